@@ -1,10 +1,10 @@
 //! The kinds of worlds that there are.
 
+use crate::cluster;
 use crate::elastic::{self, Shape};
 use crate::report::Report;
 use crate::seed::Seed;
 use crate::trace::{Keep, Trace};
-use crate::{cluster, world};
 use backends::Kind as Backend;
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub const NODES_MAX: u16 = 100;
 /// A kind of world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One node: [`world`].
+    /// One node: [`cluster`], of one.
     Node,
     /// One node whose stores are of another backend.
     NodeOn(Backend),
@@ -66,8 +66,8 @@ impl Kind {
     /// Lives the life of `seed`.
     pub fn run(self, seed: Seed, keep: Keep) -> (Report, Trace) {
         match self {
-            Kind::Node => world::run(seed, Backend::Annulet, keep),
-            Kind::NodeOn(backend) => world::run(seed, backend, keep),
+            Kind::Node => cluster::run_alone(seed, Backend::Annulet, keep),
+            Kind::NodeOn(backend) => cluster::run_alone(seed, backend, keep),
             Kind::Cluster => cluster::run(seed, None, Backend::Annulet, keep),
             Kind::ClusterOf(nodes) => cluster::run(seed, Some(nodes), Backend::Annulet, keep),
             Kind::ClusterOn(backend) => cluster::run(seed, None, backend, keep),

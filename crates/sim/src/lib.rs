@@ -12,8 +12,8 @@
 //! 2. the node takes it (a packet, a finished disk operation, a slice of a job, a timer, a fault);
 //! 3. [`SimDisk::take_started`] and [`SimSpawn::take_started`] tell what to schedule next.
 //!
-//! There are three: [`world`], one node under rot and crashes, [`cluster`], several that lose each other and their
-//! disks, and [`elastic`], up to a thousand that come, go and die, on modelled stores. [`check`] has the promises that both are held to.
+//! There are two: [`cluster`], one node under rot and crashes or several that lose each other and their disks, and
+//! [`elastic`], up to a thousand nodes that come, go and die, on modelled stores. [`check`] has the checked promises.
 //!
 //! Invariants: no real clock, file, socket, thread or randomness is reached; no collection with a random hash
 //! order is iterated; a part draws only from its own stream, so a fault switched off in one part leaves the
@@ -36,7 +36,6 @@ pub mod seed;
 mod show;
 pub mod spawn;
 pub mod trace;
-pub mod world;
 
 pub use clock::{SimClock, SimTime};
 pub use disk::{DiskConfig, DiskHandle, DiskOdds, SimDisk};

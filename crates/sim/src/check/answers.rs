@@ -74,8 +74,8 @@ pub(super) fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::Overload | Error::TooManySiblings { .. } | Error::Damaged(_))
 }
 
-/// Whether an error has a cause. Deadlines are far longer than anything the world does to a disk, so none may
-/// pass; and clients send nothing that a node may refuse but too many siblings.
+/// Whether an error of a node alone has a cause. Deadlines are far longer than anything the world does to a disk, so
+/// none may pass; and clients send nothing that a node may refuse but too many siblings.
 pub(super) fn judge(error: &Error, causes: Causes) -> Verdict {
     let excused = match error {
         Error::Overload | Error::TooManySiblings { .. } => true,

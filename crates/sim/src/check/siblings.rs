@@ -1,14 +1,12 @@
-//! What a reader is shown was written by somebody, under this key, whole; no write is shown more often than it
-//! was asked for; and nothing comes back that was replaced for certain.
+//! Numbered values and their metadata, and the check that a shown value was written under its key, whole.
 
-use super::history::{History, KeyHistory, KeyName, Moment, Write};
-use super::{Verdict, Violation};
+use super::Violation;
+use super::history::KeyName;
 use base::Rng;
 use base::rng::{SplitMix64, mix64};
 use bytes::Bytes;
 use kv::response::Found;
 use object::{Dot, Head, IndexEntry, Metadata};
-use std::collections::BTreeMap;
 
 const CHECKER: &str = "only what was written is shown";
 
@@ -100,41 +98,4 @@ pub(super) fn read(key: &KeyName, found: &Found) -> Result<Shown, Violation> {
         return Err(broken("more values than its head says"));
     }
     Ok(shown)
-}
-
-/// Checks what was shown to a reader whose request came at `started`.
-pub(super) fn check(history: &History, key: &KeyName, shown: &Shown, started: Moment) -> Verdict {
-    let broken = |what: String| Err(Violation::new(CHECKER, format!("{key}: {what}")));
-    let empty = KeyHistory::default();
-    let of_key = history.key(key).unwrap_or(&empty);
-    let mut times = BTreeMap::<u64, usize>::new();
-    for (dot, number) in &shown.numbers {
-        let asked = of_key.of(*number).filter(|write| !write.refused).count();
-        let seen = times.entry(*number).or_default();
-        *seen += 1;
-        if *seen > asked {
-            return broken(format!("{number} is shown {seen} times and was written {asked} times"));
-        }
-        if !key.has_siblings() {
-            continue;
-        }
-        let replaced = |by: &&Write| {
-            of_key.known(by).is_some_and(|known| known < started)
-                && (dot.is_some_and(|dot| by.covers(dot))
-                    || by.covers_all() && all_before(of_key, *number, by))
-        };
-        if let Some(by) = of_key.writes.iter().find(replaced) {
-            return broken(format!("{number} is back, though {:?} had replaced it", by.kind));
-        }
-    }
-    let siblings = shown.numbers.len() + shown.tombstones.len();
-    if !key.has_siblings() && siblings > 1 {
-        return broken(format!("{siblings} siblings in a bucket without siblings"));
-    }
-    Ok(())
-}
-
-/// Whether every write of `number` was over when `by` began.
-fn all_before(of_key: &KeyHistory, number: u64, by: &Write) -> bool {
-    of_key.of(number).all(|write| write.ended.is_some_and(|ended| ended < by.started))
 }

@@ -1,10 +1,13 @@
-//! Each promise, broken by hand: a checker that sees nothing would pass every seed.
+//! Each promise of a node alone, broken by hand: a checker that sees nothing would pass every seed.
 
+use super::answers::Causes;
+use super::cluster::Checks;
 use super::*;
+use base::Monotonic;
 use bytes::Bytes;
 use history::{NEWEST_BUCKET, SIBLINGS_BUCKET};
 use kv::response::Found;
-use kv::{Bucket, DeleteRequest, GetRequest, PutRequest};
+use kv::{Bucket, DeleteRequest, Error, GetRequest, Prop, PutRequest, Request, Response};
 use object::{Actor, Dot, Object, Policy, Put};
 use siblings::{metadata_of, value_of};
 use std::collections::BTreeSet;
@@ -15,7 +18,6 @@ const WRITTEN: &str = "only what was written is shown";
 const ANSWERED: &str = "each request is answered";
 
 /// A node that says what the test wants.
-#[derive(Default)]
 struct Node {
     checks: Checks,
     id: u64,
@@ -59,6 +61,12 @@ pub(super) fn written() -> Response {
     Response::Put { object: None, key: None }
 }
 
+impl Default for Node {
+    fn default() -> Node {
+        Node { checks: Checks::new(1, 0), id: 0, time: 0, causes: Causes::default() }
+    }
+}
+
 impl Node {
     fn now(&self) -> Monotonic {
         Monotonic(self.time)
@@ -67,14 +75,14 @@ impl Node {
     fn ask(&mut self, request: Request) -> u64 {
         self.id += 1;
         self.time += 1;
-        self.checks.on_request(self.id, &request, Monotonic(self.time + 100));
+        let now = self.now();
+        self.checks.on_request(self.id, 0, &request, now, Monotonic(self.time + 100));
         self.id
     }
 
     fn answer(&mut self, id: u64, result: Result<Response, Error>) -> Verdict {
         self.time += 1;
-        let causes = self.causes;
-        self.checks.on_answer(id, &result, false, self.now(), || causes)
+        self.checks.on_answer(id, &result, self.now(), self.causes, |_| vec![0])
     }
 
     fn put(&mut self, name: &'static [u8], number: u64, context: Option<Bytes>) -> u64 {
@@ -103,7 +111,8 @@ impl Node {
     }
 
     fn die(&mut self, lost_after: Option<u64>) {
-        self.checks.on_death(lost_after.map(Monotonic));
+        self.time += 1;
+        self.checks.on_death(0, self.now(), lost_after.map(Monotonic));
     }
 }
 
@@ -220,14 +229,14 @@ fn answers_come_once_in_time_and_without_errors_that_have_no_cause() {
     node.answer(first, Ok(nothing())).unwrap();
     assert_seen(node.answer(first, Ok(nothing())), ANSWERED);
     let late = node.get(NEWEST_BUCKET);
-    node.checks.check_deadlines(node.now()).unwrap();
-    assert_seen(node.checks.check_deadlines(Monotonic(node.time + 1000)), ANSWERED);
+    node.checks.check_deadlines(0, node.now()).unwrap();
+    assert_seen(node.checks.check_deadlines(0, Monotonic(node.time + 1000)), ANSWERED);
     assert_seen(node.answer(late, Err(Error::Timeout)), ANSWERED);
     node.get(NEWEST_BUCKET);
     assert!(!node.checks.is_idle());
     node.die(None);
     assert!(node.checks.is_idle());
-    node.checks.check_deadlines(Monotonic(node.time + 1000)).unwrap();
+    node.checks.check_deadlines(0, Monotonic(node.time + 1000)).unwrap();
     for (error, cause, checker) in [
         (
             Error::Damaged("x".into()),
@@ -245,6 +254,49 @@ fn answers_come_once_in_time_and_without_errors_that_have_no_cause() {
     }
     let id = node.get(NEWEST_BUCKET);
     assert_seen(node.answer(id, Ok(Response::Deleted)), ANSWERED);
+}
+
+/// The network had doubled the request, and a death at durability `none` had taken one of its two dots.
+#[test]
+fn of_a_write_with_two_dots_both_are_replaced_unless_a_death_may_have_taken_one() {
+    for (lost_after, is_kept) in [(None, true), (Some(0), false)] {
+        let mut node = Node::default();
+        node.acknowledge(SIBLINGS_BUCKET, 1, None);
+        node.acknowledge(SIBLINGS_BUCKET, 1, None);
+        node.read(SIBLINGS_BUCKET, found(&[(1, 1), (1, 2)])).unwrap();
+        node.die(lost_after);
+        node.read(SIBLINGS_BUCKET, found(&[(1, 1)])).unwrap();
+        node.acknowledge(SIBLINGS_BUCKET, 2, context(&[(1, 1)]));
+        let verdict = node.read(SIBLINGS_BUCKET, found(&[(2, 3)]));
+        if is_kept { assert_seen(verdict, KEPT) } else { verdict.unwrap() }
+    }
+}
+
+#[test]
+fn properties_stay_once_their_change_was_acknowledged() {
+    let mut node = Node::default();
+    let props = |number| {
+        let props = kv::BucketProps { young_vclock: number, ..Default::default() };
+        Ok(Response::Props(std::sync::Arc::new(props)))
+    };
+    let get = || Request::GetProps(bucket(history::PROPS_BUCKET));
+    let set = |number| Request::SetProps(bucket(history::PROPS_BUCKET), vec![Prop::YoungVclock(number)]);
+    for number in [1001, 1002] {
+        let id = node.ask(set(number));
+        node.answer(id, Ok(Response::PropsSet)).unwrap();
+        let id = node.ask(get());
+        node.answer(id, props(number)).unwrap();
+    }
+    for (number, time) in [(1001, None), (20, None), (1003, None), (20, Some(0))] {
+        if let Some(lost_after) = time {
+            node.die(Some(lost_after));
+        }
+        let id = node.ask(get());
+        match time {
+            None => assert_seen(node.answer(id, props(number)), KEPT),
+            Some(_) => node.answer(id, props(number)).unwrap(),
+        }
+    }
 }
 
 #[test]

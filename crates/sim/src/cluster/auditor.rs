@@ -227,7 +227,8 @@ impl World {
             key: Bytes::from(ledger_key),
             ask: Ask::Read { want: Want::Head },
         };
-        let other = (at + 1) % self.hosts.len();
+        // To a node alone the auditor speaks as a node that it does not know.
+        let other = (at + 1) % self.hosts.len().max(2);
         self.checks.on_message(other, at, &message)?;
         self.deliver(at, NodeId(u16::try_from(other).expect("a small number")), message)
     }
@@ -341,7 +342,7 @@ impl World {
             }
             (Asked::Props(bucket), Ok(Response::Props(props))) => {
                 if is_right(&props, bucket, &self.plan) {
-                    self.hosts[at].on_bucket_prepared(bucket);
+                    self.hosts[at].on_bucket_prepared(bucket, self.plan.buckets());
                 } else if !self.auditor.is_setting(at, bucket) {
                     let request = Request::SetProps(client::bucket(bucket), props_of(bucket, &self.plan));
                     return self.ask(at, Asked::Set(bucket), request, PROPS_TIMEOUT);

@@ -3,7 +3,7 @@
 
 use super::plan::Plan;
 use super::{BUCKETS, ONCE, key_name};
-use crate::check::history::ONCE_TYPE;
+use crate::check::history::{ONCE_TYPE, PROPS_BUCKET};
 use crate::check::siblings::{metadata_of, value_of};
 use crate::seed::{between, index_below};
 use crate::show;
@@ -11,7 +11,7 @@ use base::Rng;
 use base::rng::SplitMix64;
 use bytes::Bytes;
 use kv::request::Return;
-use kv::{Bucket, DeleteRequest, Error, GetRequest, PutRequest, Quorum, Request, Response};
+use kv::{Bucket, DeleteRequest, Error, GetRequest, Prop, PutRequest, Quorum, Request, Response};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub(super) type Place = (usize, u64);
 /// Of twenty requests, those that delete: more where tombstones are reaped, which takes a delete that everybody hears of.
 const DELETES: u64 = 2;
 const DELETES_REAPED: u64 = 6;
+/// One in this many requests to a node alone is about the properties of a bucket.
+const PROPS_EVERY: u64 = 12;
 
 /// A client.
 #[derive(Debug)]
@@ -34,6 +36,10 @@ pub(super) struct Client {
     deletes_unseen: bool,
     /// Whether it asks for what buckets say, and sets no conditions.
     pub(super) is_plain: bool,
+    /// Whether it also changes and reads bucket properties: of a node alone, whose changes are in force at once.
+    changes_props: bool,
+    /// How many of the buckets it uses.
+    buckets: usize,
     /// The node that it speaks to.
     pub(super) node: usize,
     /// What it was told last of each key, which may be long ago.
@@ -48,12 +54,20 @@ impl Client {
     /// One of a cluster that goes by this plan.
     pub(super) fn new(mut rng: SplitMix64, plan: &Plan) -> Client {
         let node = index_below(&mut rng, plan.nodes());
-        let reaps = plan.reaping.delay.is_some();
-        let deletes = if reaps { DELETES_REAPED } else { DELETES };
-        let (deletes_once, deletes_unseen) = (!reaps, plan.deletes_unseen);
-        let (contexts, updating, waiting) = (BTreeMap::new(), None, None);
-        let is_plain = false;
-        Client { rng, deletes, deletes_once, deletes_unseen, is_plain, node, contexts, updating, waiting }
+        let (reaps, is_alone) = (plan.reaping.delay.is_some(), plan.is_alone());
+        Client {
+            rng,
+            deletes: if reaps && !is_alone { DELETES_REAPED } else { DELETES },
+            deletes_once: !reaps,
+            deletes_unseen: plan.deletes_unseen,
+            is_plain: is_alone,
+            changes_props: is_alone,
+            buckets: plan.buckets(),
+            node,
+            contexts: BTreeMap::new(),
+            updating: None,
+            waiting: None,
+        }
     }
 
     /// Whether it waits for an answer.
@@ -95,9 +109,12 @@ impl Client {
             return self.put(number, place, context, timeout);
         }
         // Half of all requests are for the bucket with siblings, which is checked best.
-        let bucket = index_below(&mut self.rng, 2 * BUCKETS.len() - 2).saturating_sub(BUCKETS.len() - 2);
+        let bucket = index_below(&mut self.rng, 2 * self.buckets - 2).saturating_sub(self.buckets - 2);
         let place = (bucket, self.rng.below(keys));
         self.waiting = Some((number, place));
+        if self.changes_props && self.rng.chance(1, PROPS_EVERY) {
+            return self.props(number);
+        }
         let known = self.contexts.get(&place).cloned();
         match self.rng.below(20) {
             0..7 => {
@@ -187,6 +204,16 @@ impl Client {
         let (r, w, dw, pw) = (self.quorum(), self.quorum(), self.quorum(), self.quorum());
         let timeout = Some(timeout);
         Request::Delete(DeleteRequest { context, r, w, dw, pw, timeout, ..DeleteRequest::new(bucket, key) })
+    }
+
+    /// Changes or reads a property without effect, to check its durability.
+    fn props(&mut self, number: u64) -> Request {
+        let bucket = Bucket::untyped(Bytes::from_static(PROPS_BUCKET));
+        let number = u32::try_from(number).expect("a world has fewer requests");
+        match self.rng.chance(1, 2) {
+            true => Request::SetProps(bucket, vec![Prop::YoungVclock(number)]),
+            false => Request::GetProps(bucket),
+        }
     }
 
     /// Takes an answer, unless it has given up on the request. True when it is the one waited for.

@@ -8,11 +8,15 @@
 //! show at least what each had when it was examined. When all copies are equal, what they have come to agree on is
 //! held against everything that was ever acknowledged; as long as that fails and there is time, what a fallback keeps
 //! may yet come home, and there is another round.
+//!
+//! A node alone goes from life to rot in some seeds (`rot.rs`); then errors of damage are allowed, and wrong answers
+//! are not. It skips the phases in which replicas become equal. Its keys are read, listed and searched twice, with a
+//! clean stop between.
 
 use super::auditor::{Auditor, PROPS_TIMEOUT, name};
 use super::client::Place;
 use super::script::Script;
-use super::{AUDITOR, BUCKETS, Event, World};
+use super::{AUDITOR, Event, World};
 use crate::check::cluster::{Copies, check_bounds, check_trees};
 use crate::check::{Verdict, Violation};
 use crate::disk::DiskOdds;
@@ -35,6 +39,8 @@ const HOMECOMING_MAX: Duration = Duration::from_secs(20);
 const STRAYS_MAX: Duration = Duration::from_secs(60);
 /// How long copies may take to become equal by what nodes compare: some rounds of all, with what one exchange leaves to the next.
 const COMPARISON_MAX: Duration = Duration::from_secs(60);
+/// How long clients go on after silent damage was done.
+const ROT_FOR: Duration = Duration::from_millis(200);
 /// The pause between two rounds.
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
 /// What a quiet cluster may take to finish what the last read has begun.
@@ -53,6 +59,8 @@ pub(super) enum Phase {
     Preparation,
     /// Everything happens.
     Life,
+    /// Silent damage is done; clients go on until this time.
+    Rot(Option<Monotonic>),
     /// Faults are over; what was missed comes home.
     Homecoming,
     /// Replicas become equal by what nodes compare, where they do.
@@ -71,17 +79,19 @@ pub(super) enum Phase {
     Listing,
     /// Each bucket is searched by index.
     Searching,
+    /// A node alone stops cleanly, and starts again after this many starts.
+    Restart(u64),
     /// The end.
     Over,
 }
 
 impl Phase {
     pub(super) fn has_clients(self) -> bool {
-        self == Phase::Life
+        matches!(self, Phase::Life | Phase::Rot(_))
     }
 
     pub(super) fn has_trouble(self) -> bool {
-        self == Phase::Life
+        self.has_clients()
     }
 }
 
@@ -102,6 +112,8 @@ pub(super) struct Ending {
     /// What is not right although all copies are equal: something may still be on its way home.
     wrong: Option<Violation>,
     ticks: u64,
+    /// Whether a node alone has been restarted in the ending.
+    has_restarted: bool,
     /// Whether nodes were asked for what they are not to have.
     strays: bool,
     /// Whether one had such a thing since copies were last compared.
@@ -117,6 +129,7 @@ impl Default for Ending {
             began: Monotonic(0),
             wrong: None,
             ticks: 0,
+            has_restarted: false,
             strays: false,
             strayed: false,
             read: BTreeMap::new(),
@@ -133,12 +146,19 @@ impl World {
             Phase::Preparation if now > Monotonic(0) + PROPS_TIMEOUT * 2 => {
                 return Err(Violation::new("a cluster starts", "properties are not in force everywhere"));
             }
-            Phase::Life if self.has_lived() => self.enter(Phase::Homecoming),
+            Phase::Life if self.has_lived() => {
+                let next = if self.rot.is_planned() { Phase::Rot(None) } else { Phase::Homecoming };
+                self.enter(next);
+            }
+            Phase::Rot(None) if self.is_rotted() => self.enter(Phase::Rot(Some(now + ROT_FOR))),
+            Phase::Rot(Some(until)) if now >= until => self.enter(Phase::Homecoming),
             Phase::Homecoming if self.come_home()? => self.enter(Phase::Comparison),
             Phase::Comparison if self.plan.anti_entropy.is_none() || self.become_equal()? => {
                 self.enter(Phase::Convergence);
             }
-            Phase::Convergence if self.converge()? => self.enter(Phase::Settling),
+            Phase::Convergence if self.converge()? => {
+                self.enter(if self.plan.is_alone() { Phase::Listing } else { Phase::Settling });
+            }
             Phase::LastConvergence if self.converge()? => match self.plan.ttl {
                 Some(_) => {
                     self.enter(Phase::Ends);
@@ -157,17 +177,30 @@ impl World {
                 self.examine_all()?;
             }
             Phase::Rest(until) if now >= until && !self.auditor.is_examining() => self.end_rest(now)?,
-            Phase::Listing if self.list_all()? => self.enter(Phase::Searching),
+            Phase::Listing if self.list_all()? => {
+                let next = if self.is_rotten { self.after_searching() } else { Phase::Searching };
+                self.enter(next);
+            }
             Phase::Listing if now > self.ending.began + CONVERGE_MAX => {
                 return Err(Violation::new("a quiet cluster lists", "it takes too long"));
             }
-            Phase::Searching if self.search_all()? => self.enter(Phase::Over),
+            Phase::Searching if self.search_all()? => self.enter(self.after_searching()),
             Phase::Searching if now > self.ending.began + CONVERGE_MAX => {
                 return Err(Violation::new("a quiet cluster is searched", "it takes too long"));
+            }
+            Phase::Restart(starts) if self.hosts[0].starts > starts && self.is_quiet() => {
+                self.enter(Phase::Convergence);
             }
             _ => {}
         }
         Ok(())
+    }
+
+    fn after_searching(&self) -> Phase {
+        match self.plan.is_alone() && !self.ending.has_restarted {
+            true => Phase::Restart(self.hosts[0].starts),
+            false => Phase::Over,
+        }
     }
 
     /// Goes on from a rest in which all that strays was looked at, or rests on.
@@ -206,6 +239,10 @@ impl World {
                 self.events.after(self.plan.trouble_pause_max, Event::Trouble);
             }
             Phase::Homecoming => self.calm_down(),
+            Phase::Restart(_) => {
+                self.ending.has_restarted = true;
+                self.stop(0);
+            }
             Phase::Rest(_) => self.ending.read = self.auditor.copies.clone(),
             _ => {}
         }
@@ -230,6 +267,10 @@ impl World {
     /// Examines the primaries until they have what they missed.
     fn come_home(&mut self) -> Result<bool, Violation> {
         let now = self.events.now();
+        if self.plan.is_alone() {
+            // It has missed nothing, but the last requests of clients may still arrive.
+            return Ok(now > self.outside.busy_until());
+        }
         if !self.is_at_rest() {
             // It has its own time.
             self.ending.began = now;
@@ -303,7 +344,7 @@ impl World {
 
     /// Goes on with rounds until all copies of everything are equal, and right.
     fn converge(&mut self) -> Result<bool, Violation> {
-        Ok(self.has_read_all()? && self.compare()?)
+        Ok(self.has_read_all()? && (self.is_rotten || self.compare()?))
     }
 
     /// The same until everything was read, of which nothing is left in the bucket whose objects end.
@@ -383,7 +424,8 @@ impl World {
     /// Whether all nodes serve, and no client waits.
     fn is_quiet(&self) -> bool {
         let is_client = |(_, from, _): &(usize, NodeId, u64)| *from != AUDITOR;
-        !self.requests.values().any(is_client) && self.living().all(|at| self.hosts[at].is_quiet())
+        !self.requests.values().any(is_client)
+            && self.living().all(|at| self.hosts[at].is_quiet(self.is_rotten))
     }
 
     /// The nodes that there are and will be.
@@ -393,8 +435,8 @@ impl World {
 
     /// All keys.
     pub(super) fn places(&self) -> impl Iterator<Item = Place> + use<> {
-        let keys = self.plan.keys;
-        (0..BUCKETS.len()).flat_map(move |bucket| (0..keys).map(move |key| (bucket, key)))
+        let (buckets, keys) = (self.plan.buckets(), self.plan.keys);
+        (0..buckets).flat_map(move |bucket| (0..keys).map(move |key| (bucket, key)))
     }
 
     /// Holds the copies against each other and the reads; if all are equal, against what was acknowledged.

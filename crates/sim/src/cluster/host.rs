@@ -1,8 +1,8 @@
 //! One node of the cluster: its machine, and what the world knows of its process.
 
+use super::Event;
 use super::plan::Plan;
 use super::processor::Processor;
-use super::{BUCKETS, Event};
 use crate::SimTime;
 use crate::disk::DiskImage;
 use crate::machine::{Machine, MachineConfig};
@@ -109,24 +109,26 @@ impl Host {
         self.told_down.clear();
     }
 
-    /// The properties of a bucket are what they should be.
-    pub(super) fn on_bucket_prepared(&mut self, bucket: usize) {
+    /// The properties of a bucket are right. Clients may come when those of `of` buckets are.
+    pub(super) fn on_bucket_prepared(&mut self, bucket: usize, of: usize) {
         self.buckets.insert(bucket);
-        self.prepared |= self.buckets.len() == BUCKETS.len();
+        self.prepared |= self.buckets.len() == of;
     }
 
     /// Whether the process runs, takes writes, and is not about to end.
     pub(super) fn serves(&self) -> bool {
-        let Some(process) = &self.machine.process else { return false };
-        self.prepared
-            && self.held.is_none()
-            && process.refuses_writes().is_none()
-            && self.stops_by.is_none()
-            && !self.machine.is_closing()
+        self.answers() && self.machine.process.as_ref().is_some_and(|it| it.refuses_writes().is_none())
     }
 
-    /// Whether nothing is under way within it.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.serves() && self.machine.process.as_ref().is_some_and(|process| process.has_no_hops())
+    /// Whether it runs, takes reads at least, and is not about to end.
+    fn answers(&self) -> bool {
+        let is_stopping = self.stops_by.is_some() || self.machine.is_closing();
+        self.prepared && self.held.is_none() && self.machine.process.is_some() && !is_stopping
+    }
+
+    /// Whether nothing is under way within it. A rotten node may be fenced again and again, so it need only take reads.
+    pub(super) fn is_quiet(&self, is_rotten: bool) -> bool {
+        let serves = if is_rotten { self.answers() } else { self.serves() };
+        serves && self.machine.process.as_ref().is_some_and(|process| process.has_no_hops())
     }
 }

@@ -1,10 +1,11 @@
 //! Life and death of the nodes' processes: starts, crashes, clean stops, and disks that are not what they were.
 
+use super::ending::Phase;
 use super::host::Host;
 use super::plan::Loss;
-use super::{BUCKETS, Event, World};
+use super::{Event, World};
 use crate::check::answers::Causes;
-use crate::check::{Verdict, damage, index};
+use crate::check::{Verdict, Violation, damage, index};
 use crate::fault::Fault;
 use crate::machine::{Process, SLOW_MAX, Stop};
 use crate::report::ACKNOWLEDGED_MIN;
@@ -15,10 +16,6 @@ use node::Shard;
 use protocol::peer::VERSION;
 use std::time::Duration;
 
-/// How long a world lives at most before it is calmed down.
-const LIFE_MAX: Duration = Duration::from_secs(120);
-/// How long a node with a failed disk goes on at most.
-const FENCED_MAX: Duration = Duration::from_millis(400);
 /// At durability `interval`: what a crash may take beyond the interval. Two operations of a slow disk, a tick,
 /// and the way of a turn.
 const INTERVAL_SLACK: Duration = SLOW_MAX.saturating_mul(2).saturating_add(Duration::from_millis(15));
@@ -26,6 +23,8 @@ const INTERVAL_SLACK: Duration = SLOW_MAX.saturating_mul(2).saturating_add(Durat
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// The longest time between the first shard's stop and the last one's.
 const STOP_SPREAD_MAX: Duration = Duration::from_millis(3);
+/// The most starts of a node alone. All of 2,000 seeds need fewer; a node that needs more never comes up again.
+const STARTS_MAX: u64 = 2_000;
 /// Acknowledged operations before a disk is lost: there must be something to lose.
 const LOSS_FROM: u64 = ACKNOWLEDGED_MIN / 3;
 
@@ -42,6 +41,9 @@ impl World {
         self.hosts[at].starts += 1;
         if self.hosts[at].starts > 1 {
             self.hosts[at].speaks = VERSION;
+        }
+        if self.plan.is_alone() && self.hosts[at].starts > STARTS_MAX {
+            return Err(Violation::new("a node stays up", format!("it was started {STARTS_MAX} times")));
         }
         match self.hosts[at].machine.start() {
             Ok(reports) => {
@@ -72,8 +74,12 @@ impl World {
     }
 
     /// A node that has lost bucket properties does not start, however often that is tried: its operator says that it is down.
+    /// The life of a node alone is over then: it has reported the damage.
     fn give_up_node(&mut self, at: usize) {
         self.trace.line(format_args!("n{at} is given up"));
+        if self.plan.is_alone() {
+            self.phase = Phase::Over;
+        }
         self.hosts[at].gone = true;
         self.checks.on_loss(at, self.events.now());
         self.on_disk_changed(at);
@@ -103,8 +109,11 @@ impl World {
         if let (Some(error), false) = (fenced, host.gives_up) {
             self.trace.line(format_args!("n{at} is fenced: {error}"));
             host.gives_up = true;
-            let pause = duration_between(&mut self.rng, Duration::ZERO, FENCED_MAX);
-            self.events.after(pause, Event::GiveUp(at));
+            let pause = duration_between(&mut self.rng, Duration::ZERO, self.plan.fenced_max());
+            // After life a rotten node stays fenced: a restart would not help.
+            if self.phase.has_clients() || !self.is_rotten {
+                self.events.after(pause, Event::GiveUp(at));
+            }
         }
     }
 
@@ -116,18 +125,25 @@ impl World {
     fn on_death(&mut self, at: usize) {
         // After a failed sync the system shows what the disk may not have, and calls it clean: a process that is
         // merely started again would believe it. The operator restarts the machine.
-        if self.error_armed || self.disk_faults() > self.hosts[at].faults_before {
+        let is_alone = self.plan.is_alone();
+        let is_cut = is_alone && self.trace.count(Fault::PowerCut) > self.power_cuts;
+        if !is_cut && (self.error_armed || self.disk_faults() > self.hosts[at].faults_before) {
             self.hosts[at].machine.disk.power_cut();
             self.hosts[at].machine.has_died();
         }
+        let cuts = self.trace.count(Fault::PowerCut);
+        let was_cut = std::mem::replace(&mut self.power_cuts, cuts) < cuts;
         let lost_after = match self.plan.options.durability {
             Durability::Sync => None,
+            // The system's buffers outlive a process.
+            Durability::Interval if is_alone && !was_cut => None,
             Durability::Interval => {
                 let lost = self.plan.options.sync_interval + INTERVAL_SLACK;
                 Some(Monotonic(self.events.now().0.saturating_sub((Monotonic(0) + lost).0)))
             }
             Durability::None => Some(Monotonic(0)),
         };
+        self.error_armed &= !is_alone;
         self.end_process(at, lost_after);
         if self.hosts[at].gone {
             return;
@@ -135,13 +151,17 @@ impl World {
         let down = duration_between(&mut self.rng, Duration::ZERO, self.plan.down_max);
         let down = if self.phase.has_trouble() { down } else { down / 10 };
         self.events.after(down, Event::Start(at));
-        if self.phase.has_trouble() && self.script.is_none() && self.rng.chance(1, 6) {
+        if self.phase.has_trouble()
+            && self.script.is_none()
+            && self.rng.chance(1, if is_alone { 4 } else { 6 })
+        {
             self.arm_crash(at);
         }
     }
 
     fn end_process(&mut self, at: usize, lost_after: Option<Monotonic>) {
         self.hosts[at].end_process();
+        self.rot.on_death();
         self.mover.on_death(at);
         self.requests.retain(|_, (node, _, _)| *node != at);
         self.auditor.on_death(at);
@@ -160,6 +180,10 @@ impl World {
         if host.machine.process.is_none() || host.machine.is_closing() || host.stops_by.is_some() {
             return;
         }
+        if self.plan.is_alone() {
+            // No other node can serve its clients: it stops at once.
+            return self.close(at);
+        }
         host.stops_by = Some(by);
         for shard in 0..usize::from(host.machine.layout.shards) {
             host.machine.shard(shard).into_iter().for_each(Shard::begin_stop);
@@ -167,8 +191,7 @@ impl World {
         self.trace.line(format_args!("n{at} is to stop"));
     }
 
-    /// Goes on with a clean stop when nobody waits for the node: each shard on its own, as each thread of a server does, while others still
-    /// serve.
+    /// Goes on with a clean stop when nobody waits for the node.
     pub(super) fn close_if_drained(&mut self, at: usize) {
         let host = &mut self.hosts[at];
         let Some(by) = host.stops_by.filter(|_| !host.machine.is_closing()) else { return };
@@ -177,7 +200,12 @@ impl World {
         if !(0..shards).all(is_drained) && self.events.now() < by {
             return;
         }
-        for shard in 0..shards {
+        self.close(at);
+    }
+
+    /// Stops each shard on its own, as each thread of a server does, while others still serve.
+    fn close(&mut self, at: usize) {
+        for shard in 0..usize::from(self.hosts[at].machine.layout.shards) {
             let pause = duration_between(&mut self.rng, Duration::ZERO, STOP_SPREAD_MAX);
             self.events.after(pause, Event::Close(at, shard));
         }
@@ -205,9 +233,14 @@ impl World {
             Stop::UnderWay => {}
             Stop::Failed => self.hosts[at].machine.disk.kill(),
             Stop::Done => {
-                self.end_process(at, None);
+                self.end_process(at, self.plan.forgets().then_some(Monotonic(0)));
                 self.hosts[at].stopped_cleanly = true;
                 index::check_stopped(&self.hosts[at].machine.index_findings(), self.causes())?;
+                if self.plan.is_alone() && self.rng.chance(1, 3) {
+                    // A clean stop has synced everything.
+                    self.power_cut(at);
+                    return Ok(());
+                }
                 let down = duration_between(&mut self.rng, Duration::ZERO, self.plan.down_max);
                 self.events.after(down, Event::Start(at));
             }
@@ -265,15 +298,17 @@ impl World {
         if host.prepared || host.machine.process.is_none() || host.machine.is_closing() {
             return Ok(());
         }
-        let unknown: Vec<usize> = (0..BUCKETS.len()).filter(|at| !host.buckets.contains(at)).collect();
+        let unknown: Vec<usize> = (0..self.plan.buckets()).filter(|at| !host.buckets.contains(at)).collect();
         self.events.after(Duration::from_millis(20), Event::Prepare(at));
         unknown.into_iter().try_for_each(|bucket| self.ask_props(at, bucket))
     }
 
     pub(super) fn causes(&self) -> Causes {
+        // On any disk, at any time: one node's error is told by others, and later. A node alone has only its process's
+        // own.
+        let before = if self.plan.is_alone() { self.hosts[0].faults_before } else { 0 };
         Causes {
-            // On any disk, at any time: one node's error is told by others, and later.
-            disk_failed: self.error_armed || self.disk_faults() > 0,
+            disk_failed: self.error_armed || self.disk_faults() > before,
             rotten: self.is_rotten,
             closing: self.hosts.iter().any(|host| host.machine.is_closing() || host.stopped_cleanly),
         }
@@ -299,9 +334,9 @@ impl World {
     /// Whether the world has seen what it is there to see.
     pub(super) fn has_lived(&self) -> bool {
         let is_changing = |host: &Host| host.next_disk.is_some();
-        self.events.now() >= Monotonic(0) + LIFE_MAX
+        self.events.now() >= Monotonic(0) + self.plan.life_max()
             || self.has_seen_enough()
-                && self.trace.count(Fault::CrashInWrite) > 0
+                && (self.trace.count(Fault::CrashInWrite) > 0 || self.plan.forgets())
                 && self.trace.unfired().is_empty()
                 && self.mover.has_begun_all()
                 && !self.hosts.iter().any(is_changing)

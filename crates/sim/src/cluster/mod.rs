@@ -1,5 +1,5 @@
-//! A cluster of real nodes under many clients, on disks, clocks and a network that fail: the world behind rows C0
-//! to C6, C8, C12 and C14.
+//! A cluster of real nodes under many clients, on disks, clocks and a network that fail: the world behind rows S1 to
+//! S3, C0 to C6, C8, C12 and C14.
 //!
 //! Three to six nodes, or as many as are asked for, each of one or two [`node::Shard`]s over [`engine::Store`]s on a disk of its own, speak
 //! [`PeerMessage`]s, encoded, over a network that loses, doubles, reorders and holds up; clients speak to any of
@@ -15,6 +15,11 @@
 //! 6. *Listing*: each bucket is listed, and the listing is exactly the keys that the last reads have found.
 //! 7. *Searching*: each bucket is searched by index, and what is told is exactly the entries of the objects there are.
 //!
+//! A node alone (rows S1 to S3) is a cluster of one, with a plan of its own. It dies far more often, at random times
+//! and at chosen disk operations, starts included. Clients also change bucket properties. Each read is checked against
+//! the promises of one replica. In some seeds its life ends with rot (`rot.rs`); in all, its keys are read before and
+//! after a clean stop (`ending.rs`).
+//!
 //! Somebody lists buckets all the while, by folds too (`lister.rs`), and somebody searches them (`searcher.rs`). In some seeds operators have
 //! nodes reap tombstones and erase objects (`purger.rs`), and in some members come and go, and partitions move from node to node (`mover.rs`).
 //!
@@ -22,8 +27,9 @@
 //! the other (`rolling.rs`), many buckets, and nodes that all start at once (`gossip.rs`), more clients than processors can serve
 //! (`overload.rs`, with `processor.rs`).
 //!
-//! Left out: rot (a replica that is damaged silently), changes of properties during life; deletes of keys that are written once
-//! where tombstones are reaped (a clock that is behind may then write what the tombstone would have covered).
+//! Left out of a cluster of several: rot (a replica that is damaged silently), changes of properties during life;
+//! deletes of keys that are written once where tombstones are reaped (a clock that is behind may then write what the
+//! tombstone would have covered).
 
 mod auditor;
 mod client;
@@ -39,6 +45,7 @@ mod plan;
 mod processor;
 mod purger;
 pub mod rolling;
+mod rot;
 mod script;
 mod searcher;
 pub mod transfer;
@@ -75,6 +82,7 @@ use node::{Output, PeerMessage, RequestId};
 use plan::Plan;
 use purger::Purger;
 use ring::Ring;
+use rot::Rot;
 use script::Script;
 use searcher::Searcher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,6 +100,8 @@ const REPLICAS: usize = 3;
 
 /// How much longer than the node a client waits at most.
 const PATIENCE_MAX: Duration = Duration::from_millis(100);
+/// The longest that a client of a node alone waits.
+const PATIENCE_ALONE_MAX: Duration = Duration::from_millis(40);
 /// No seed needs nearly as many events for each pair of nodes, who ask each other all the time whether they are there; one
 /// that does is going round in circles.
 const EVENTS_MAX: u64 = 2_000_000;
@@ -236,6 +246,9 @@ struct World {
     script: Option<Script>,
     /// Something stored was damaged silently.
     is_rotten: bool,
+    rot: Rot,
+    /// Power cuts up to the last death.
+    power_cuts: u64,
 }
 
 /// Lives the life of `seed` with so many nodes, or else a handful, on stores of `backend`, and returns what came of it and its trace.
@@ -245,6 +258,12 @@ pub fn run(seed: Seed, nodes: Option<u16>, backend: Backend, keep: Keep) -> (Rep
         other => Kind::ClusterOn(other),
     };
     report(World::with(kind, seed, Plan::of(seed, nodes).on(backend), keep))
+}
+
+/// The same of one node.
+pub fn run_alone(seed: Seed, backend: Backend, keep: Keep) -> (Report, Trace) {
+    let kind = if backend == Backend::Annulet { Kind::Node } else { Kind::NodeOn(backend) };
+    report(World::with(kind, seed, Plan::alone(seed).on(backend), keep))
 }
 
 /// The same of a handful on the engine, with a store of another backend for a bucket type.
@@ -257,7 +276,9 @@ fn report(mut world: World) -> (Report, Trace) {
     let (handled, end) = world.live();
     let (deaths, changes) = (world.deaths(), world.mover.changes());
     let report = Report::new((world.kind, world.seed), &world.trace, handled, world.acknowledged, end);
-    let reaps = world.plan.reaping.delay.map(|_| world.checks.reaps());
+    // A node alone sends no message about the tombstones that it reaps.
+    let reaps = world.plan.reaping.delay.filter(|_| !world.plan.is_alone());
+    let reaps = reaps.map(|_| world.checks.reaps());
     let crashes_missing = world.plan.deaths.saturating_sub(deaths);
     let searched = Some(Searched { whole: world.searcher.whole, rows: world.checks.rows_told() });
     let purged = world.plan.purges.then_some(world.purger.purged);
@@ -308,6 +329,8 @@ impl World {
             purger: Purger::new(seed.stream("purger", 0)),
             script: None,
             is_rotten: false,
+            rot: Rot::of(seed, &plan),
+            power_cuts: 0,
             plan,
         }
     }
@@ -394,7 +417,10 @@ impl World {
         }
         let (node, shard) = (client.node, usize::try_from(client.rng.below(16)).expect("a small number"));
         *turn += 1;
-        let patience = timeout + duration_between(&mut client.rng, Duration::ZERO, PATIENCE_MAX);
+        let patience = match self.plan.is_alone() {
+            true => duration_between(&mut client.rng, PATIENCE_ALONE_MAX / 4, PATIENCE_ALONE_MAX),
+            false => timeout + duration_between(&mut client.rng, Duration::ZERO, PATIENCE_MAX),
+        };
         self.events.after(patience, Event::Client(at, *turn));
         self.trace.line(format_args!("c{at} #{number} to n{node}: {}", show::request(&request)));
         let message = Message::Ask { number, shard, request: Box::new(request), timeout };
@@ -581,7 +607,7 @@ impl World {
         }
         self.close_if_drained(at);
         // A shard that has stopped answers nothing; its clients see the process end.
-        if !self.hosts[at].machine.is_closing() {
+        if !self.hosts[at].machine.is_closing() || self.plan.is_alone() {
             self.checks.check_deadlines(at, self.events.now())?;
         }
         Ok(())
@@ -595,6 +621,7 @@ impl World {
                 self.handle_when_free(Event::Tick(at))?;
             }
         }
+        self.watch_rot();
         self.list_something()?;
         self.search_something()?;
         self.purge_something()?;

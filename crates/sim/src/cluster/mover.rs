@@ -231,7 +231,10 @@ impl World {
             // Nobody has waited for it: it is not to serve by what it knew.
             self.mover.heard[at].at = self.mover.log.len() - 1;
         }
-        self.tell_later(at);
+        // Of a cluster of one nothing new is ever published.
+        if !self.plan.is_alone() {
+            self.tell_later(at);
+        }
         self.hear(at, self.mover.heard[at].at)
     }
 

@@ -1,6 +1,6 @@
 //! What a seed decides beforehand: the nodes, the clients, and what may go wrong between and on them.
 
-use super::{ONCE, REPLICAS};
+use super::{BUCKETS, ONCE, REPLICAS};
 use crate::check::history::ONCE_TYPE;
 use crate::disk::DiskOdds;
 use crate::draw;
@@ -185,13 +185,76 @@ impl Plan {
         Plan { shards, moves, reaping, troubles: Troubles { strays, ..plan.troubles }, ..plan }
     }
 
+    /// A node alone: its disk fails more often than those of a cluster, and it is down for milliseconds only.
+    pub(super) fn alone(seed: Seed) -> Plan {
+        let calm = Plan::calm(seed, 1);
+        let rng = &mut seed.stream("plan", 0);
+        let durability = match rng.below(10) {
+            0 => Durability::None,
+            1 => Durability::Interval,
+            _ => Durability::Sync,
+        };
+        Plan {
+            shards: vec![u16::try_from(between(rng, 1, 3)).expect("a small number")],
+            options: draw::options(rng, durability),
+            clients: u32::try_from(between(rng, 3, 8)).expect("a small number"),
+            keys: between(rng, 2, 8),
+            disk: draw::disk(rng),
+            outside: NetworkConfig {
+                loss: draw::maybe(rng, Odds::one_in(30)),
+                duplicate: draw::maybe(rng, Odds::one_in(30)),
+                reorder: draw::maybe(rng, Odds::one_in(30)),
+                lag: draw::maybe(rng, Odds::one_in(100)),
+                lag_max: Duration::from_millis(20),
+                ..NetworkConfig::CALM
+            },
+            reaping: Reaping::after(draw::reap_delay(&mut seed.stream("reaping", 0))),
+            deaths: between(rng, 4, 8),
+            troubles: Troubles { clock_jumps: rng.chance(1, 4), ..calm.troubles },
+            down_max: Duration::from_millis(8),
+            trouble_pause_max: duration_between(rng, Duration::from_millis(30), Duration::from_millis(150)),
+            think_max: duration_between(rng, Duration::from_millis(1), Duration::from_millis(8)),
+            // Far longer than any fault lasts: no request may time out.
+            timeout_max: Duration::from_secs(20),
+            ..calm
+        }
+    }
+
+    /// Whether there is one node, and one replica.
+    pub(super) fn is_alone(&self) -> bool {
+        self.nodes() == 1
+    }
+
+    /// Whether a clean stop loses all data: with stores in memory.
+    pub(super) fn forgets(&self) -> bool {
+        !self.backend.is_kept()
+    }
+
+    /// How many of [`BUCKETS`] clients use. On a node alone, those two whose promises are checked at each read.
+    pub(super) fn buckets(&self) -> usize {
+        if self.is_alone() { 2 } else { BUCKETS.len() }
+    }
+
+    /// How long a world lives at most before it is calmed down.
+    pub(super) fn life_max(&self) -> Duration {
+        Duration::from_secs(if self.is_alone() { 8 } else { 120 })
+    }
+
+    /// How long a node with a failed disk goes on at most.
+    pub(super) fn fenced_max(&self) -> Duration {
+        Duration::from_millis(if self.is_alone() { 15 } else { 400 })
+    }
+
     /// The same on stores of another backend, of which no trees can be made.
     pub(super) fn on(self, backend: Backend) -> Plan {
         if backend == Backend::Annulet {
             return self;
         }
-        let (options, disk) = draw::of_backend(backend, self.options, self.disk);
-        let troubles = Troubles { slow_disks: false, ..self.troubles };
+        // On a node alone, only the clock tells the actor of a start from those of earlier starts.
+        let may_jump = |options: &Options| !self.is_alone() || options.durability == Durability::Sync;
+        let (options, disk) = draw::of_backend(backend, self.options.clone(), self.disk);
+        let clock_jumps = self.troubles.clock_jumps && may_jump(&options);
+        let troubles = Troubles { slow_disks: false, clock_jumps, ..self.troubles };
         Plan { backend, options, disk, troubles, anti_entropy: None, ..self }
     }
 
@@ -289,8 +352,8 @@ impl Plan {
         let faults = [
             (true, Fault::PowerCut),
             (true, Fault::ProcessKill),
-            (true, Fault::CrashInWrite),
-            (true, Fault::LostBlock),
+            (!self.forgets(), Fault::CrashInWrite),
+            (!self.forgets(), Fault::LostBlock),
             (partitions, Fault::Partition),
             (one_way, Fault::OneWay),
             (flapping, Fault::Flapping),

@@ -70,10 +70,10 @@ impl Searcher {
     }
 
     /// A query; only of keys where there are no entries.
-    fn draw(&mut self, has_entries: bool) -> IndexRequest {
+    fn draw(&mut self, has_entries: bool, buckets: usize) -> IndexRequest {
         let rng = &mut self.rng;
         // As clients do, it asks most of the bucket that is checked best.
-        let bucket = index_below(rng, 2 * BUCKETS.len() - 2).saturating_sub(BUCKETS.len() - 2);
+        let bucket = index_below(rng, 2 * buckets - 2).saturating_sub(buckets - 2);
         let which = if has_entries { rng.below(6) } else { 4 + rng.below(2) };
         let (field, terms) = match which {
             0 | 1 => ("n_int", between(rng, &NUMBERS)),
@@ -153,7 +153,7 @@ impl World {
         if !self.phase.has_clients() || !self.searcher.rng.chance(1, every) {
             return Ok(());
         }
-        let mut request = self.searcher.draw(self.plan.backend.is_ordered());
+        let mut request = self.searcher.draw(self.plan.backend.is_ordered(), self.plan.buckets());
         if self.script.is_some() {
             // Of many objects: keys in order, and small pages, cost a look at each prefix.
             if request.field.starts_with(b"$") {
@@ -167,7 +167,8 @@ impl World {
     /// Asks the queries of the end, one after the other. True when all are answered.
     pub(super) fn search_all(&mut self) -> Result<bool, Violation> {
         let at = self.searcher.last;
-        if at == LAST * BUCKETS.len() {
+        if at == LAST * self.plan.buckets() {
+            self.searcher.last = 0;
             return Ok(true);
         }
         let query = last(at / LAST, at % LAST);

@@ -29,6 +29,9 @@ const DAY_MS: u64 = 86_400_000;
 /// Of so many blows, one comes with such a leap, in the life of a cluster one at most.
 const LEAP_EVERY: u64 = 8;
 
+/// The blows to a node alone, by their numbers in [`World::on_trouble`]. It has no links to cut.
+const ALONE: [u64; 12] = [0, 1, 2, 3, 3, 3, 5, 5, 6, 7, 7, 19];
+
 /// How likely a disk operation fails where that is to come soon.
 const OFTEN: Odds = Odds::one_in(30);
 
@@ -52,7 +55,11 @@ impl World {
         if self.plan.ttl.is_some() && self.leaps == 0 && self.rng.chance(1, LEAP_EVERY) {
             self.leap();
         }
-        match self.rng.below(20) {
+        let blow = match self.plan.is_alone() {
+            true => ALONE[index_below(&mut self.rng, ALONE.len())],
+            false => self.rng.below(20),
+        };
+        match blow {
             0 | 1 if up => self.hosts[at].machine.disk.power_cut(),
             2 if up => self.hosts[at].machine.disk.kill(),
             3 | 4 => self.arm_crash(at),
@@ -69,7 +76,7 @@ impl World {
             18 | 19 => self.lose(),
             _ => {}
         }
-        if self.has_seen_enough() && self.rng.chance(1, 2) {
+        if !self.plan.is_alone() && self.has_seen_enough() && self.rng.chance(1, 2) {
             self.hurry(at);
         }
         self.follow_up(at);

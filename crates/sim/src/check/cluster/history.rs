@@ -18,6 +18,11 @@ pub(super) struct Write {
     pub(super) acknowledged: Option<Acknowledged>,
     /// What it wrote has ended.
     pub(super) has_ended: bool,
+    /// The time from which it has taken effect or never will. Of an unanswered write only a node alone tells it, by its
+    /// death.
+    pub(super) over: Option<Monotonic>,
+    /// It was refused, and so never takes effect.
+    pub(super) refused: bool,
 }
 
 /// A promise.
@@ -32,6 +37,11 @@ impl Write {
     /// Whether it takes away the version with this dot.
     pub(super) fn covers(&self, dot: Dot) -> bool {
         self.context.as_ref().is_some_and(|context| context.covers(dot))
+    }
+
+    /// Whether it takes away whatever it finds.
+    pub(super) fn covers_all(&self) -> bool {
+        self.kind == Kind::Delete && self.context.is_none()
     }
 
     /// The number of what it puts.
@@ -49,6 +59,8 @@ pub(super) struct KeyHistory {
     pub(super) writes: Vec<Write>,
     /// The dots that each number was seen with, by anybody.
     pub(super) dots: BTreeMap<u64, BTreeSet<Dot>>,
+    /// With one replica: the time at which each number was first shown to a reader.
+    pub(super) observed: BTreeMap<u64, Monotonic>,
 }
 
 impl KeyHistory {
@@ -59,6 +71,18 @@ impl KeyHistory {
 
     pub(super) fn dots_of(&self, number: u64) -> impl Iterator<Item = Dot> {
         self.dots.get(&number).into_iter().flatten().copied()
+    }
+
+    /// The earliest time at which `write` is known to have taken effect.
+    pub(super) fn known(&self, write: &Write) -> Option<Monotonic> {
+        let observed = write.number().filter(|number| self.of(*number).count() == 1);
+        let observed = observed.and_then(|number| self.observed.get(&number).copied());
+        write.acknowledged.map(|known| known.at).into_iter().chain(observed).min()
+    }
+
+    /// The time from which `write` has taken effect, or never will.
+    pub(super) fn over(&self, write: &Write) -> Option<Monotonic> {
+        write.over.into_iter().chain(self.known(write)).min()
     }
 
     /// The writes that whoever has this context has, or what came after them.
@@ -103,16 +127,20 @@ impl KeyHistory {
 
 /// The history of a cluster.
 #[derive(Debug, Default)]
-pub(super) struct History(BTreeMap<KeyName, KeyHistory>);
+pub(super) struct History {
+    keys: BTreeMap<KeyName, KeyHistory>,
+    /// Some crash may have taken acknowledged writes.
+    pub(super) is_lossy: bool,
+}
 
 impl History {
     /// All keys that were ever written, or tried to be.
     pub(super) fn keys(&self) -> impl Iterator<Item = (&KeyName, &KeyHistory)> {
-        self.0.iter()
+        self.keys.iter()
     }
 
     pub(super) fn key(&self, key: &KeyName) -> Option<&KeyHistory> {
-        self.0.get(key)
+        self.keys.get(key)
     }
 
     /// A write has begun; the answer is its place among its key's.
@@ -123,48 +151,80 @@ impl History {
         context: Option<Context>,
         started: Monotonic,
     ) -> usize {
-        let writes = &mut self.0.entry(key.clone()).or_default().writes;
-        writes.push(Write { kind, context, told: None, started, acknowledged: None, has_ended: false });
+        let writes = &mut self.keys.entry(key.clone()).or_default().writes;
+        writes.push(Write {
+            kind,
+            context,
+            told: None,
+            started,
+            acknowledged: None,
+            has_ended: false,
+            over: None,
+            refused: false,
+        });
         writes.len() - 1
     }
 
     /// The delete at this place may take what a fold has told, and when, and nothing else.
     pub(super) fn erase(&mut self, key: &KeyName, at: usize, (context, told): (Context, Monotonic)) {
-        let write = &mut self.0.get_mut(key).expect("it has begun").writes[at];
+        let write = &mut self.keys.get_mut(key).expect("it has begun").writes[at];
         (write.context, write.told) = (Some(context), Some(told));
     }
 
     pub(super) fn acknowledge(&mut self, key: &KeyName, at: usize, now: Monotonic, safe: bool) {
-        let history = self.0.get_mut(key).expect("it has begun");
-        history.writes[at].acknowledged = Some(Acknowledged { at: now, safe });
+        let write = &mut self.keys.get_mut(key).expect("it has begun").writes[at];
+        (write.acknowledged, write.over) = (Some(Acknowledged { at: now, safe }), Some(now));
+    }
+
+    pub(super) fn refuse(&mut self, key: &KeyName, at: usize) {
+        self.keys.get_mut(key).expect("it has begun").writes[at].refused = true;
     }
 
     pub(super) fn remember_dots(&mut self, key: &KeyName, shown: &Shown) {
-        let history = self.0.entry(key.clone()).or_default();
+        let history = self.keys.entry(key.clone()).or_default();
         for (dot, number) in &shown.numbers {
             history.dots.entry(*number).or_default().extend(*dot);
+        }
+    }
+
+    /// The one replica has shown this to a reader.
+    pub(super) fn observe(&mut self, key: &KeyName, shown: &Shown, now: Monotonic) {
+        let history = self.keys.entry(key.clone()).or_default();
+        for (_, number) in &shown.numbers {
+            history.observed.entry(*number).or_insert(now);
+        }
+    }
+
+    /// The process of the one replica has ended. Writes under way have taken effect or never will.
+    pub(super) fn on_end_of_process(&mut self, now: Monotonic) {
+        for write in self.keys.values_mut().flat_map(|history| &mut history.writes) {
+            write.over.get_or_insert(now);
         }
     }
 
     /// Something was lost on one node. What only that one may have had is no longer promised; with a limit,
     /// nor is anything that was acknowledged later.
     pub(super) fn on_loss(&mut self, limit: Option<Monotonic>) {
-        let stays = |known: &Acknowledged| known.safe && limit.is_none_or(|limit| known.at <= limit);
-        for write in self.0.values_mut().flat_map(|history| &mut history.writes) {
-            write.acknowledged = write.acknowledged.filter(stays);
+        self.is_lossy = true;
+        let survives = |at: Monotonic| limit.is_none_or(|limit| at <= limit);
+        for history in self.keys.values_mut() {
+            for write in &mut history.writes {
+                write.acknowledged = write.acknowledged.filter(|known| known.safe && survives(known.at));
+            }
+            history.observed.retain(|_, at| survives(*at));
         }
     }
 
     /// Some keys have ended: nothing of what was written to them is promised any more.
     pub(super) fn on_end(&mut self, is_of: impl Fn(&KeyName) -> bool) {
-        let ended = self.0.iter_mut().filter(|(key, _)| is_of(key));
+        let ended = self.keys.iter_mut().filter(|(key, _)| is_of(key));
         for write in ended.flat_map(|(_, history)| &mut history.writes) {
             (write.acknowledged, write.has_ended) = (None, true);
         }
     }
 
     pub(super) fn acknowledged(&self) -> u64 {
-        let writes = self.0.values().flat_map(|history| &history.writes);
+        let writes = self.keys.values().flat_map(|history| &history.writes);
         writes.map(|write| u64::from(write.acknowledged.is_some())).sum()
     }
 }

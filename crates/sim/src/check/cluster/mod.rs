@@ -18,8 +18,11 @@
 //! * `homecoming.rs`: what a primary missed comes to it without being read.
 //! * `listings.rs`: a listing has what all primaries have, each name once, or fails.
 //! * `searches.rs`: an index query tells rows that were written, in order, each once, all that all primaries have, or fails.
+//! * `single.rs`: with one replica, each read shows the writes that were acknowledged or shown before.
 //!
 //! Dots are checked by [`crate::check::dots`]: across nodes, restarts, and disks that were copied.
+//!
+//! With one node the checks at each read are stricter: no other node can cause a timeout or a stale replica.
 //!
 //! A write that was acknowledged by fewer than two nodes may be lost with one of them ([`Checks::on_loss`]).
 
@@ -37,6 +40,7 @@ mod reaped;
 mod replicas;
 mod searches;
 mod siblings;
+mod single;
 mod strict;
 #[cfg(test)]
 mod tests;
@@ -49,9 +53,9 @@ pub use searches::{Row, Told, Wanted};
 pub use trees::check as check_trees;
 
 use super::answers::Causes;
-use super::answers::{Answers, mismatch};
+use super::answers::{self as single_answers, Answers, mismatch};
 use super::dots::Dots;
-use super::history::{KeyName, Kind};
+use super::history::{KeyName, Kind, is_props_number};
 use super::siblings::{Shown, number_of, read};
 use super::{Verdict, Violation};
 use crate::show;
@@ -63,7 +67,7 @@ use homecoming::Homecoming;
 use kv::reap::Round;
 use kv::replica::{Answer, Ask, Reason};
 use kv::response::Found;
-use kv::{Error, Request, Response};
+use kv::{Error, Prop, Request, Response};
 use listings::Listings;
 use node::PeerMessage;
 use object::{Context, HeadView};
@@ -101,6 +105,13 @@ enum Asked {
         at: usize,
         asks: Asks,
     },
+    SetProps {
+        key: KeyName,
+        at: usize,
+    },
+    GetProps(KeyName),
+    /// A page of an index query.
+    Search,
     Other,
 }
 
@@ -137,6 +148,8 @@ pub struct Checks {
     questions: BTreeMap<(u64, NodeAt), Question>,
     /// Distinct nodes that must have a write of any bucket, whatever the write says.
     node_confirms: u32,
+    /// The world has one node, and each object one replica.
+    is_single: bool,
 }
 
 impl Checks {
@@ -158,6 +171,7 @@ impl Checks {
             ended: None,
             questions: BTreeMap::new(),
             node_confirms,
+            is_single: nodes == 1,
         }
     }
 
@@ -193,6 +207,16 @@ impl Checks {
                 let at = self.history.begin(&key, Kind::Delete, context(&delete.context), now);
                 Asked::Delete { key, at, asks }
             }
+            Request::SetProps(bucket, changes) => match changes[..] {
+                [Prop::YoungVclock(number)] => {
+                    let key = KeyName::props(bucket);
+                    let at = self.history.begin(&key, Kind::Put(number.into()), None, now);
+                    Asked::SetProps { key, at }
+                }
+                _ => Asked::Other,
+            },
+            Request::GetProps(bucket) => Asked::GetProps(KeyName::props(bucket)),
+            Request::Index(_) => Asked::Search,
             _ => Asked::Other,
         };
         self.asked.insert(id, (node, now, asked));
@@ -233,7 +257,23 @@ impl Checks {
         let response = match result {
             Ok(response) => response,
             // Whoever prepares nodes looks whether they have heard of a bucket type yet.
-            Err(Error::NoType(_) | Error::TypeStatus(_)) if matches!(asked, Asked::Other) => return Ok(()),
+            Err(Error::NoType(_) | Error::TypeStatus(_))
+                if matches!(asked, Asked::GetProps(_) | Asked::Other) =>
+            {
+                return Ok(());
+            }
+            // A new store may not have built its index yet.
+            Err(Error::NotCovered) if matches!(asked, Asked::Search) => return Ok(()),
+            Err(error) if self.is_single => {
+                if let Asked::Put { key, at, .. }
+                | Asked::Delete { key, at, .. }
+                | Asked::SetProps { key, at } = &asked
+                    && single_answers::is_refusal(error)
+                {
+                    self.history.refuse(key, *at);
+                }
+                return single_answers::judge(error, causes);
+            }
             Err(error) => {
                 let conditional = matches!(&asked, Asked::Put { conditional: true, .. });
                 return answers::judge(error, causes, conditional);
@@ -242,18 +282,19 @@ impl Checks {
         let promises_nothing = self.lost_at.is_some_and(|lost_at| began <= lost_at);
         match (&asked, response) {
             (Asked::Get { key, primaries, .. }, Response::Found(found)) => {
-                self.on_found(key, found)?;
+                self.on_found(key, found, Some((began, now)))?;
                 self.check_not_ended(key, found, began)?;
                 self.check_strict(key, *primaries, began, result)
             }
             (Asked::Get { key, primaries, absence_counts }, Response::NotFound { .. }) => {
+                self.check_single(key, &Shown::default(), Some((began, now)))?;
                 let primaries = if *absence_counts { *primaries } else { 0 };
                 self.check_strict(key, primaries, began, result)
             }
-            (Asked::Other, _) => Ok(()),
+            (Asked::Search | Asked::Other, _) => Ok(()),
             (Asked::Put { key, at, number, asks, .. }, Response::Put { object, .. }) => {
                 if let Some(found) = object {
-                    self.on_found(key, found)?;
+                    self.on_found(key, found, Some((began, now)))?;
                     self.check_not_ended(key, found, began)?;
                 }
                 // Elsewhere a write may lose to a newer one at once, and be sent on without its value.
@@ -263,20 +304,50 @@ impl Checks {
                 if promises_nothing {
                     return Ok(());
                 }
-                let safe = asks.is_safe() || self.reached.others(*number) >= 2;
+                let safe = self.is_single || asks.is_safe() || self.reached.others(*number) >= 2;
                 self.history.acknowledge(key, *at, now, safe);
+                if self.is_single {
+                    return Ok(());
+                }
                 self.strict.on_acknowledged(key, *number, asks.durable_primaries(), now);
                 self.homecoming.on_acknowledged(key, *number, (node, began), &self.reached);
                 Ok(())
             }
             (Asked::Delete { key, at, asks }, Response::Deleted) => {
                 if !promises_nothing {
-                    self.history.acknowledge(key, *at, now, asks.is_safe());
+                    self.history.acknowledge(key, *at, now, self.is_single || asks.is_safe());
                 }
                 Ok(())
             }
+            (Asked::SetProps { key, at }, Response::PropsSet) => {
+                self.history.acknowledge(key, *at, now, self.is_single);
+                Ok(())
+            }
+            (Asked::GetProps(key), Response::Props(props)) => {
+                self.check_props(key, props.young_vclock, began)
+            }
             (asked, response) => Err(mismatch(format_args!("{asked:?} was answered {response:?}"))),
         }
+    }
+
+    /// With one replica: checks an answer to a reader, whose request began and ended at these times.
+    fn check_single(
+        &mut self,
+        key: &KeyName,
+        shown: &Shown,
+        reader: Option<(Monotonic, Monotonic)>,
+    ) -> Verdict {
+        let Some((began, now)) = reader.filter(|_| self.is_single) else { return Ok(()) };
+        single::check(&self.history, key, shown, began)?;
+        self.history.observe(key, shown, now);
+        Ok(())
+    }
+
+    fn check_props(&self, key: &KeyName, number: u32, began: Monotonic) -> Verdict {
+        let Some(of_key) = self.history.key(key).filter(|_| self.is_single) else { return Ok(()) };
+        let number = u64::from(number);
+        let numbers = if is_props_number(number) { vec![(None, number)] } else { Vec::new() };
+        single::check_newest(of_key, key, &Shown { numbers, tombstones: Vec::new() }, began)
     }
 
     fn check_strict(
@@ -313,7 +384,7 @@ impl Checks {
         let mut question = Question { key, numbers: Vec::new(), context: None, ends_ms: None };
         if let Ask::Merge { head, value, reason, .. } = ask {
             let found = Found { head: head.clone(), value: Some(value.clone()), newest_only: false };
-            let shown = self.on_found(&question.key, &found)?;
+            let shown = self.on_found(&question.key, &found, None)?;
             question.numbers = shown.numbers.iter().map(|(_, number)| *number).collect();
             question.context = HeadView::parse(head).ok().map(|head| head.context().to_context());
             question.ends_ms = HeadView::expiry_of(head);
@@ -336,7 +407,7 @@ impl Checks {
             Answer::Read(Some(stored)) => {
                 let found =
                     Found { head: stored.head.clone(), value: stored.value.clone(), newest_only: false };
-                self.on_found(&question.key, &found)?;
+                self.on_found(&question.key, &found, None)?;
             }
             Answer::Read(None) | Answer::Reaping { .. } => {}
             Answer::Merged => {
@@ -356,11 +427,17 @@ impl Checks {
         Ok(())
     }
 
-    /// A version was shown to somebody.
-    fn on_found(&mut self, key: &KeyName, found: &Found) -> Result<Shown, Violation> {
+    /// A version was shown to a reader, whose request began and ended at these times, or to another node.
+    fn on_found(
+        &mut self,
+        key: &KeyName,
+        found: &Found,
+        reader: Option<(Monotonic, Monotonic)>,
+    ) -> Result<Shown, Violation> {
         let shown = read(key, found)?;
         self.dots.check(key, &shown)?;
         self.history.remember_dots(key, &shown);
+        self.check_single(key, &shown, reader)?;
         siblings::check(self.history.key(key), key, &shown)?;
         Ok(shown)
     }
@@ -386,8 +463,12 @@ impl Checks {
         promises::check(node, key, promised, &self.reaped.with(key, context_of(head)))
     }
 
-    /// Checks a read of all replicas, which had at least `copies` when it began.
+    /// Checks a read of all replicas, which had at least `copies` when it began. A node alone sends no message about
+    /// the tombstones that it reaps, so its copies are not compared.
     pub fn check_read(&self, key: &KeyName, copies: &Copies, answer: &Context) -> Verdict {
+        if self.is_single {
+            return Ok(());
+        }
         replicas::check_read(key, copies, &self.reaped.with(key, answer.clone()))
     }
 
@@ -413,8 +494,12 @@ impl Checks {
         self.homecoming.check(node, key, &self.reaped.with(key, context_of(head)), dots)
     }
 
-    /// Checks what all replicas have come to agree on, when nothing is under way any more.
+    /// Checks what all replicas have come to agree on, when nothing is under way any more. With one replica the read
+    /// itself was checked.
     pub fn check_end(&self, key: &KeyName, found: Option<&Found>, context: &Context) -> Verdict {
+        if self.is_single {
+            return Ok(());
+        }
         let shown = found.map(|found| read(key, found)).transpose()?.unwrap_or_default();
         let shown = if found.is_some_and(|found| found.newest_only) { newest(found, shown) } else { shown };
         let Some(of_key) = self.history.key(key) else { return Ok(()) };
@@ -430,6 +515,9 @@ impl Checks {
         let asked = &self.asked;
         self.listings.retain(|id| asked.contains_key(&id));
         self.homecoming.on_death(node, now);
+        if self.is_single {
+            self.history.on_end_of_process(now);
+        }
         if let Some(limit) = lost_after {
             self.lost_at = Some(now);
             self.promises[node] = Promises::default();

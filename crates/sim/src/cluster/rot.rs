@@ -1,4 +1,6 @@
-//! Where silent damage is allowed, so that it can be told from a crash: the world's fault atlas.
+//! Silent damage to a node alone: in some seeds, at the end of its life, bits flip and blocks land in wrong places.
+//!
+//! Damage is done only where it can be told from the effects of a crash:
 //!
 //! * In the journal, only before a place that a later synced group vouches for: the last synced group looks
 //!   like a torn tail (`engine`'s `journal/replay.rs` says so). The end of what was written to a file is watched; where it
@@ -8,11 +10,17 @@
 //!   promise too, but ends the world.
 //! * Nowhere else.
 
+use super::World;
+use super::plan::Plan;
 use crate::disk::SimDisk;
+use crate::fault::Fault;
 use crate::machine::DATA;
-use crate::seed::index_below;
-use base::Rng;
+use crate::seed::{Seed, between, index_below};
+use crate::trace::Trace;
+use backends::Kind as Backend;
 use base::rng::SplitMix64;
+use base::{Monotonic, Rng};
+use engine::Durability;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -24,17 +32,74 @@ const HEADER: u64 = 64;
 /// Equal blocks are no damage: how often to look for two others.
 const TRIES_MAX: usize = 16;
 
-/// The ends that each journal segment was seen with since the process began.
+/// The damage that a seed has planned.
 #[derive(Debug, Default)]
-pub(super) struct Watch(BTreeMap<PathBuf, Vec<u64>>);
+pub(super) struct Rot {
+    /// Stored bits that are flipped.
+    flips: u64,
+    /// Blocks that are put in another block's place.
+    misdirects: u64,
+    watch: Watch,
+}
 
-impl Watch {
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
+impl Rot {
+    /// In a quarter of the seeds of a node alone, at durability `sync`, on the engine. At a lower durability lost data
+    /// cannot be told from damaged data; on another backend a scan that comes upon damage fails as a whole.
+    pub(super) fn of(seed: Seed, plan: &Plan) -> Rot {
+        let rng = &mut seed.stream("rot", 0);
+        let can_be_told = plan.backend == Backend::Annulet && plan.options.durability == Durability::Sync;
+        match plan.is_alone() && can_be_told && rng.chance(1, 4) {
+            true => Rot { flips: between(rng, 1, 2), misdirects: rng.below(2), watch: Watch::default() },
+            false => Rot::default(),
+        }
     }
 
+    pub(super) fn is_planned(&self) -> bool {
+        self.flips + self.misdirects > 0
+    }
+
+    /// Tells `trace` which faults it means to have.
+    pub(super) fn enable(&self, trace: &Trace) {
+        let faults = [(self.flips, Fault::BitFlip), (self.misdirects, Fault::Misdirect)];
+        faults.into_iter().filter(|(count, _)| *count > 0).for_each(|(_, fault)| trace.enable(fault));
+    }
+
+    pub(super) fn on_death(&mut self) {
+        self.watch.0.clear();
+    }
+}
+
+impl World {
+    /// Notes how far the segments have been written, which decides where damage is allowed.
+    pub(super) fn watch_rot(&mut self) {
+        if self.rot.is_planned() {
+            self.rot.watch.look(&self.hosts[0].machine.disk);
+        }
+    }
+
+    /// Does the planned damage. True when all of it is done, or time is up.
+    pub(super) fn is_rotted(&mut self) -> bool {
+        self.rot.enable(&self.trace);
+        let (disk, rot) = (&self.hosts[0].machine.disk, &self.rot);
+        if self.trace.count(Fault::BitFlip) < rot.flips {
+            self.is_rotten |= rot.watch.flip(disk, &mut self.rng);
+        }
+        if self.trace.count(Fault::Misdirect) < rot.misdirects {
+            self.is_rotten |= rot.watch.misdirect(disk, &mut self.rng);
+        }
+        let done = self.trace.count(Fault::BitFlip) >= rot.flips
+            && self.trace.count(Fault::Misdirect) >= rot.misdirects;
+        done || self.events.now() >= Monotonic(0) + self.plan.life_max() * 2
+    }
+}
+
+/// The ends that each journal segment was seen with since the process began.
+#[derive(Debug, Default)]
+struct Watch(BTreeMap<PathBuf, Vec<u64>>);
+
+impl Watch {
     /// Looks at all segments.
-    pub(super) fn look(&mut self, disk: &SimDisk) {
+    fn look(&mut self, disk: &SimDisk) {
         for (path, len) in disk.written().into_iter().filter(|(path, _)| is_in(path, "journal")) {
             let lens = self.0.entry(path).or_default();
             if lens.last() != Some(&len) {
@@ -73,7 +138,7 @@ impl Watch {
     }
 
     /// Flips a bit somewhere.
-    pub(super) fn flip(&self, disk: &SimDisk, rng: &mut SplitMix64) -> bool {
+    fn flip(&self, disk: &SimDisk, rng: &mut SplitMix64) -> bool {
         let places = self.places(disk);
         if places.is_empty() {
             return false;
@@ -84,7 +149,7 @@ impl Watch {
     }
 
     /// Puts a block in another block's place.
-    pub(super) fn misdirect(&self, disk: &SimDisk, rng: &mut SplitMix64) -> bool {
+    fn misdirect(&self, disk: &SimDisk, rng: &mut SplitMix64) -> bool {
         let blocks = |(path, from, to): (PathBuf, u64, u64)| {
             let (first, end) = (from.div_ceil(BLOCK), to / BLOCK);
             (first < end).then_some((path, first, end))
