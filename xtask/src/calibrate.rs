@@ -36,7 +36,7 @@ const CHAIN_LEN: usize = 8 << 20;
 /// How many loads between two looks at the clock.
 const CHAIN_STEPS: u32 = 10_000;
 
-/// How long a side is busy before it sends: about what a disk takes.
+/// Busy time of a side before it sends: about that of a disk.
 const ELSEWHERE: Duration = Duration::from_micros(100);
 
 /// A ping-pong's figures.

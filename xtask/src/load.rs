@@ -1,10 +1,10 @@
 //! The load: closed loops of the crate `bench`, one operation each, on connections that stay open.
 //!
 //! A run is one thread with so many connections, one operation under way on each, all content of answers verified.
-//! A run with a wrong, refused or missing answer has failed; only a load that fills the store repeats what is refused.
+//! A run with a wrong, refused or missing answer has failed; only a load that fills the store repeats refused operations.
 //! Results go to a folder that is removed.
 //!
-//! Left out: what reads find beside what was written before (`check` of a workload), which is the generator's own
+//! Left out: the check of values that reads find (`check` of a workload), which is the generator's own
 //! figure (`figures bench`).
 
 use crate::Result;
@@ -64,7 +64,7 @@ pub enum Until {
 pub struct Load {
     /// `pb`, `http` or `redis`.
     pub driver: &'static str,
-    /// What is done.
+    /// The operation.
     pub op: Op,
     /// Connections, spread evenly over the servers.
     pub connections: usize,
@@ -115,7 +115,7 @@ impl Load {
         )
     }
 
-    /// Does it to the servers at these addresses, whose processes are `pids`.
+    /// Runs it against the servers at these addresses, with the processes `pids`.
     pub fn run(&self, addresses: &[SocketAddr], pids: &[u32], until: Until) -> Result<Outcome> {
         let mut workload = Workload::parse(&self.text(until), "figures")?;
         workload.addresses = addresses.iter().map(|&address| address.into()).collect();
@@ -159,9 +159,9 @@ pub struct Outcome {
     pub bytes_read: u64,
     /// How long operations began.
     pub wall: Duration,
-    /// What the generator's thread itself used.
+    /// CPU time of the generator's thread.
     pub cpu: Duration,
-    /// Cores that were busy in its whole seconds, for whatever; not known of a run without one.
+    /// Busy cores of the machine in its whole seconds; unknown for a run without one.
     pub cores: Option<f64>,
     /// From each request to its answer.
     pub latencies: Histogram,

@@ -1,10 +1,10 @@
 //! Measurements and chores of this repository: `cargo xtask figures NAME`, `cargo xtask micro`.
 //!
-//! The modules, from the ground up: [`sys`] (CPU clocks, tools), [`stats`] (medians and spreads), [`load`] (closed loops
-//! of the crate `bench`), [`measure`] (CPU per operation), [`nodes`] and [`redis`] (the measured servers), [`calibrate`]
-//! (the machine without them), [`strace`], [`rows`] and [`report`] (the output), [`figures`] (how a set of figures runs),
-//! and one folder per set: [`first_light`], [`quorum`], [`house`] (of the source files); [`load_generator`] is a file. On
-//! their own: [`micro`] counts instructions, [`fuzz`] gives random input.
+//! The modules, from the ground up: [`sys`] (CPU clocks, tools), [`stats`] (medians and spreads), [`load`] (closed
+//! loops of the crate `bench`), [`measure`] (CPU per operation), [`nodes`] and [`redis`] (the measured servers),
+//! [`calibrate`] (the machine without them), [`strace`], [`rows`] and [`report`] (the output), [`figures`] (how a set
+//! of figures runs), and one folder per set: [`first_light`], [`quorum`], [`house`] (of the source files);
+//! [`load_generator`] is a file. On their own: [`micro`] counts instructions, [`fuzz`] gives random input.
 //!
 //! Not here: figures of the engine alone, of other stores, of elastic clusters and the like. They are experiments
 //! (`annulet bench experiments`, folder `experiments/`).

@@ -51,7 +51,7 @@ pub struct Servers {
 /// One measurement.
 #[derive(Clone, Debug)]
 pub struct Cost {
-    /// What was done.
+    /// The operations.
     pub outcome: Outcome,
     /// CPU of the servers per operation, in microseconds.
     pub server_us: f64,
@@ -65,8 +65,9 @@ impl Cost {
         Cost { server_us: outcome.us_per_op(all), outcome, own_cores }
     }
 
-    /// The row of the median of some measurements, with its context. A remark says if the machine was idle, or busy with
-    /// something else: the kernel's own threads, above all those that write to the disk, and other users of the machine.
+    /// The row of the median of some measurements, with its context. A remark says if the machine was idle, or busy
+    /// with something else: the kernel's own threads, above all those that write to the disk, and other users of the
+    /// machine.
     pub fn row(spec: Spec, costs: &[&Cost]) -> Row {
         let values = |field: fn(&Cost) -> f64| costs.iter().map(|cost| field(cost)).collect::<Vec<f64>>();
         let middle = |field| median(&values(field));

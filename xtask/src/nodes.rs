@@ -1,6 +1,6 @@
 //! The measured nodes: the real binary, built and started as a user would, one alone or some as a cluster.
 //!
-//! They are processes of [`experiments::scenario::nodes`]: whatever happens, they are gone with their owner.
+//! They are processes of [`experiments::scenario::nodes`]: they end with their owner in any case.
 
 use crate::Result;
 use crate::load::{Load, Until};
@@ -112,7 +112,7 @@ impl Cluster {
         Servers { addresses: self.http.clone(), ..self.servers.clone() }
     }
 
-    /// Measures a load after a warm-up, with what the nodes counted meanwhile.
+    /// Measures a load after a warm-up, with the counts of the nodes meanwhile.
     pub fn observe(&self, load: &Load, warm_up: Duration, until: Until) -> Result<(Cost, Counts)> {
         if !warm_up.is_zero() {
             self.servers.run(load, Until::Elapsed(warm_up))?;
@@ -128,7 +128,7 @@ impl Cluster {
         self.observe(load, window.warm_up, Until::Elapsed(window.time))
     }
 
-    /// What all nodes count together.
+    /// The counts of all nodes, summed.
     pub fn counts(&self) -> Result<Counts> {
         let mut sum = BTreeMap::new();
         for &http in &self.http {
@@ -170,7 +170,7 @@ fn counts(http: SocketAddr) -> Result<BTreeMap<String, f64>> {
     tries.find_map(|counts| counts).ok_or_else(|| format!("{http} does not tell its counts").into())
 }
 
-/// What nodes count, by the names of their `/stats`.
+/// Counts of nodes, by the names of their `/stats`.
 #[derive(Clone, Debug, Default)]
 pub struct Counts(BTreeMap<String, f64>);
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{Write as _, stdout};
 use std::path::Path;
 
-// What stands between these two lines of a page is written by people and kept.
+// Text between these two lines of a page is written by hand and kept.
 const LEARNT_BEGIN: &str = "<!-- learnt: begin -->";
 // The end of it.
 const LEARNT_END: &str = "<!-- learnt: end -->";

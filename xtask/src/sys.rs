@@ -43,8 +43,8 @@ pub fn target(root: &Path) -> io::Result<PathBuf> {
     std::path::absolute(target)
 }
 
-/// Builds a program of this workspace for use, and says where it is. `debug` is what it tells debuggers; nothing if it
-/// is empty.
+/// Builds a program of this workspace for use; returns its path. `debug` is the level of debug information, none if
+/// empty.
 pub fn build(package: &str, root: &Path, target: &Path, debug: &str) -> Result<PathBuf> {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "--release", "--quiet", "--package", package]);

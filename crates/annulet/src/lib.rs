@@ -1,7 +1,7 @@
 //! The commands of the programs `annulet` and `annulet-bench`.
 //!
-//! `annulet` runs nodes and operates them. `annulet-bench` is the load generator, with the drivers of other servers: a node
-//! does not carry them. `annulet bench` runs the other program, which lies beside it.
+//! `annulet` runs nodes and operates them. `annulet-bench` is the load generator, with the drivers of other servers:
+//! a node does not carry them. `annulet bench` runs the other program, which lies beside it.
 
 pub mod admin;
 pub mod backup;

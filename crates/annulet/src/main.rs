@@ -1,5 +1,5 @@
-//! The program `annulet`: `serve` runs a node, `kv` talks to one, `check` verifies a data folder, `dev` runs a cluster on
-//! this machine, `backup` makes backups, `admin` makes what a cluster needs. `bench` runs `annulet-bench`.
+//! The program `annulet`: `serve` runs a node, `kv` talks to one, `check` verifies a data folder, `dev` runs a
+//! cluster on this machine, `backup` makes backups, `admin` makes what a cluster needs. `bench` runs `annulet-bench`.
 //!
 //! Exit codes: 0 done, 1 it failed or there is no such object, 2 the command cannot be run as given, 3 the object
 //! has siblings and none was chosen.

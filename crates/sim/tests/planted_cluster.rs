@@ -1,4 +1,5 @@
-//! Each bug planted in a cluster is caught, within a bounded number of seeds; and the seed that catches it passes without it.
+//! Each bug planted in a cluster is caught, within a bounded number of seeds; and the seed that catches it passes
+//! without it.
 //!
 //! `cargo test -p sim --release --features planted --test planted_cluster -- --nocapture` prints by which checkers,
 //! and how soon.

@@ -16,7 +16,7 @@ type Case = (usize, Op);
 const OPS: [Op; 4] = [Op::Get, Op::Put, Op::Head, Op::Miss];
 const CONNECTIONS: [usize; 4] = [64, 16, 1, 256];
 
-/// What is measured beside a case of ours, right after it, with the bar on the ratio.
+/// The measurement beside a case of ours, right after it, with the bar on the ratio.
 #[derive(Clone, Copy)]
 struct Peer {
     driver: &'static str,
@@ -87,7 +87,7 @@ pub fn specs() -> Vec<Spec> {
     specs
 }
 
-/// What one round measured, in the order of declarations; of a peer that is not there, nothing.
+/// The measurements of a round, in the order of declarations; of an absent peer, nothing.
 struct Round {
     own: Vec<Cost>,
     peers: Vec<Option<Cost>>,

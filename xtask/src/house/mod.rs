@@ -1,7 +1,7 @@
 //! The figures of the house: how far the components of a node own their state, read from the source files.
 //!
-//! Parts: [`tree`] counts methods, circles of files, lines ([`code`]) and asserts, with the parser of [`source`]; [`get`] counts
-//! the files that a GET executes.
+//! Parts: [`tree`] counts methods, circles of files, lines ([`code`]) and asserts, with the parser of [`source`];
+//! [`get`] counts the files that a GET executes.
 
 mod code;
 mod get;

@@ -65,7 +65,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     report.push(group_row(&synced[0])?)
 }
 
-/// What all rounds measured of each case, and the yardsticks of each round.
+/// The measurements of each case in all rounds, and the yardsticks of each round.
 fn rounds(
     context: &Context,
     durability: &str,

@@ -41,7 +41,7 @@ enum Replicas {
 }
 
 impl Size {
-    /// What is done with those objects, of the first or the second version, which is a byte longer.
+    /// The operation on those objects, of the first version or of the second, a byte longer.
     fn load(self, op: Op, replicas: Replicas, version: usize) -> Load {
         let value_len = (self.kb << 10) as usize + version - 1;
         Load {
@@ -84,7 +84,7 @@ pub fn specs() -> Vec<Spec> {
     cases().flat_map(|case| [cost_spec(case), bytes_spec(case)]).collect()
 }
 
-/// What one round measured of one case.
+/// The measurement of one case in one round.
 type Measured = (Case, Cost, Counts);
 
 /// Fills them.

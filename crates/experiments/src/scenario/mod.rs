@@ -3,8 +3,8 @@
 //! 1. `parse` reads the file; nothing is started before all of it can be done here (rights, tools, control groups).
 //! 2. [`play`] makes networks and limits, starts the nodes, waits until they serve and see each other, and runs the
 //!    workload against them. A second thread does each step at its time (`steps`) and marks the charts.
-//! 3. [`launch`] makes the commands of nodes. Whatever happened, [`nodes`] stops what was started, by process, and [`cgroup`] and [`network`] take away what they
-//!    made.
+//! 3. [`launch`] makes the commands of nodes. In the end, in any case, [`nodes`] stops all processes, and
+//!    [`cgroup`] and [`network`] take away the groups and networks that they made.
 //!
 //! Storage engines without nodes go through stages instead: `engines`.
 //!

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// A node whose program is a shell's script; `pb` takes connections, or does not.
+    /// A node with a shell's script as its program; `pb` takes connections, or does not.
     fn plan(script: &str, pb: SocketAddr, data: PathBuf) -> Plan {
         let command = ["sh", "-c", script].map(OsString::from).to_vec();
         Plan { name: "n1".to_owned(), pb, http: pb, data, program: "sh".into(), command, groups: Vec::new() }

@@ -206,7 +206,7 @@ settings! {
     peer_key: Option<PathBuf> { "" => None } = None;
 }
 
-/// What a quiet cluster pays for it is one question to each neighbour.
+/// Its price in a quiet cluster: one question to each neighbour.
 const ANTI_ENTROPY_DEFAULT: Duration = Duration::from_secs(60);
 
 /// This build may leave a codec out.

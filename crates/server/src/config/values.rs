@@ -37,14 +37,14 @@ pub trait SettingValue: Sized {
     /// Its noun in errors about bounds.
     const NOUN: &'static str = "a number";
 
-    /// Reads a text, or says what is wrong with it.
+    /// Reads a text, or names its fault.
     fn read(text: &str) -> Result<Self, String>;
 
     /// The text that is read as this value.
     fn show(&self) -> String;
 }
 
-/// Reads a text whose value lies within bounds.
+/// Reads a text as a value within bounds.
 pub(super) fn read_within<V>(text: &str, bounds: RangeInclusive<V>) -> Result<V, String>
 where
     V: SettingValue + PartialOrd,

@@ -36,7 +36,7 @@ pub(super) struct Client {
     deletes_unseen: bool,
     /// Whether it asks for what buckets say, and sets no conditions.
     pub(super) is_plain: bool,
-    /// Whether it also changes and reads bucket properties: of a node alone, whose changes are in force at once.
+    /// Whether it also changes and reads bucket properties: of a node alone, where changes are in force at once.
     changes_props: bool,
     /// How many of the buckets it uses.
     buckets: usize,

@@ -230,7 +230,7 @@ impl Plan {
         !self.backend.is_kept()
     }
 
-    /// How many of [`BUCKETS`] clients use. On a node alone, those two whose promises are checked at each read.
+    /// How many of [`BUCKETS`] clients use. On a node alone, the two that have a check at each read.
     pub(super) fn buckets(&self) -> usize {
         if self.is_alone() { 2 } else { BUCKETS.len() }
     }

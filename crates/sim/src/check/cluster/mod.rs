@@ -330,7 +330,7 @@ impl Checks {
         }
     }
 
-    /// With one replica: checks an answer to a reader, whose request began and ended at these times.
+    /// With one replica: checks an answer to a reader. Its request began and ended at these times.
     fn check_single(
         &mut self,
         key: &KeyName,
@@ -427,7 +427,7 @@ impl Checks {
         Ok(())
     }
 
-    /// A version was shown to a reader, whose request began and ended at these times, or to another node.
+    /// A version was shown to another node, or to a reader. Its request began and ended at these times.
     fn on_found(
         &mut self,
         key: &KeyName,
@@ -494,7 +494,7 @@ impl Checks {
         self.homecoming.check(node, key, &self.reaped.with(key, context_of(head)), dots)
     }
 
-    /// Checks what all replicas have come to agree on, when nothing is under way any more. With one replica the read
+    /// Checks the state that all replicas agree on, when nothing is under way any more. With one replica the read
     /// itself was checked.
     pub fn check_end(&self, key: &KeyName, found: Option<&Found>, context: &Context) -> Verdict {
         if self.is_single {
