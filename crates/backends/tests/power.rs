@@ -252,3 +252,23 @@ fn a_log_with_its_keys_in_memory_keeps_what_it_has_acknowledged() {
 fn blocks_with_a_hash_index_keep_what_they_have_acknowledged() {
     run(Kind::Hash);
 }
+
+/// The end of a block may be in the system's buffers alone, from a process that was killed before its sync.
+#[test]
+fn an_end_that_a_killed_process_left_is_synced_by_the_next_start() {
+    for seed in 0..100 {
+        let mut world = World::new(Kind::Hash, Durability::None, seed);
+        let mut store = world.open().unwrap();
+        assert!((0..3).all(|_| world.write(&mut *store)));
+        // A sync of the block, then its end.
+        world.disk.arm(2, Armed::Kill);
+        store.close().unwrap_err();
+        world.disk.disarm();
+
+        let mut store = world.open().unwrap();
+        assert!(world.write(&mut *store));
+        world.disk.power_cut();
+        drop(store);
+        world.open().unwrap();
+    }
+}

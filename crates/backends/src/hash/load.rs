@@ -43,7 +43,7 @@ pub(super) fn files(
             Ok((superblock, file, len))
         }
         Err(error) if error.kind == DiskErrorKind::NotFound => {
-            let superblock = Superblock { block_bytes, salt: rng.next_u64() };
+            let superblock = Superblock::new(block_bytes, rng.next_u64());
             let file = make(disk, folder, &superblock)?;
             Ok((superblock, file, 0))
         }
@@ -94,6 +94,9 @@ impl Hash {
         let content = newest.read(&bytes, true);
         match content.next {
             Some(next) => {
+                // The system alone may have the end, from a process that was killed before its sync. The next block is
+                // begun where this end says so.
+                self.run(DiskOp::Sync { file: self.file })?;
                 self.check_next(next, &lives)?;
                 // What it has is covered by what is behind it, and may be written over in part.
                 lives.retain(|life| life.block != next);
