@@ -9,7 +9,7 @@ fuzz_target!(|input: (u64, u32, &[u8])| {
     if let Ok(superblock) = Superblock::parse(bytes) {
         assert_eq!(superblock.encode(), bytes);
     }
-    let store = Superblock { block_bytes: 128 << 10, salt: 7 };
+    let store = Superblock::new(128 << 10, 7);
     let _ = store.parse_header(block, bytes);
     let life = store.life(block, seq);
     let whole = [&life.header()[..], bytes].concat();

@@ -5,6 +5,8 @@
 //! * A record passes its check only in the block, at the offset and in the life of the block that it was written in: what a block has of
 //!   an earlier life, or what a client puts into a value, is never taken for one. So its checksum begins with a random
 //!   number of the store's own, and the number of that life.
+//! * Checksums of records are XXH3 since version 2. A CRC over a head or value that ends with its own CRC, as bucket
+//!   properties do, is the same for all of one length: a torn record with the head of an earlier life passed.
 //! * A block whose life is over ends with an end record, which says where the log goes on.
 //! * A record says up to where its block was known to be synced when it was written: a fault before the largest such mark that is
 //!   found behind it is damage, any other may be what a crash left (as in the journal, decision 3).
@@ -15,10 +17,16 @@ use super::index::ALIGN;
 use crate::little::{get_u32, get_u64};
 use base::checksum::{crc32c, crc32c_append};
 use bytes::Bytes;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"ANNULETU";
 const BLOCK_MAGIC: [u8; 8] = *b"ANNULETB";
-const VERSION: u16 = 1;
+/// The version of superblocks and of the records in their stores; an older store keeps its own.
+const VERSION: u16 = 2;
+const VERSION_CRC: u16 = 1;
+
+/// The version of what a block begins with.
+const BLOCK_VERSION: u16 = 1;
 
 /// The superblock's length.
 pub const SUPERBLOCK_BYTES: usize = 32;
@@ -42,6 +50,8 @@ pub const fn padded(len: usize) -> usize {
 /// What a store is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
+    /// The version, which says how records are checked.
+    pub version: u16,
     /// The length of its blocks.
     pub block_bytes: u32,
     /// The random number of its own.
@@ -49,11 +59,16 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// That of a new store.
+    pub fn new(block_bytes: u32, salt: u64) -> Superblock {
+        Superblock { version: VERSION, block_bytes, salt }
+    }
+
     /// Its bytes.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(SUPERBLOCK_BYTES);
         out.extend_from_slice(&SUPERBLOCK_MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&[0; 6]);
         out.extend_from_slice(&self.block_bytes.to_le_bytes());
         out.extend_from_slice(&self.salt.to_le_bytes());
@@ -68,7 +83,9 @@ impl Superblock {
         let version = u16::from_le_bytes([bytes[8], bytes[9]]);
         let is_whole = bytes[..8] == SUPERBLOCK_MAGIC && crc32c(&bytes[..28]) == get_u32(bytes, 28);
         match (is_whole, version) {
-            (true, VERSION) => Ok(Superblock { block_bytes: get_u32(bytes, 16), salt: get_u64(bytes, 20) }),
+            (true, VERSION_CRC | VERSION) => {
+                Ok(Superblock { version, block_bytes: get_u32(bytes, 16), salt: get_u64(bytes, 20) })
+            }
             (true, version) => Err(version),
             (false, _) => Err(0),
         }
@@ -78,7 +95,16 @@ impl Superblock {
     pub fn life(&self, block: u32, seq: u64) -> Life {
         let mut crc = crc32c(&self.salt.to_le_bytes());
         crc = crc32c_append(crc, &block.to_le_bytes());
-        Life { crc: crc32c_append(crc, &seq.to_le_bytes()), block, seq }
+        Life { crc: crc32c_append(crc, &seq.to_le_bytes()), seed: self.seed(block, seq), block, seq }
+    }
+
+    /// The seed of the checksums of a life's records; none where they are CRCs.
+    fn seed(&self, block: u32, seq: u64) -> Option<u64> {
+        let mut life = [0; 20];
+        life[..8].copy_from_slice(&self.salt.to_le_bytes());
+        life[8..12].copy_from_slice(&block.to_le_bytes());
+        life[12..].copy_from_slice(&seq.to_le_bytes());
+        (self.version != VERSION_CRC).then(|| xxh3_64(&life))
     }
 
     /// The number of the life that a block is in; `None` if what it begins with is not sound.
@@ -92,6 +118,7 @@ impl Superblock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
     crc: u32,
+    seed: Option<u64>,
     /// The block.
     pub block: u32,
     /// The life's number: the log is the blocks in the order of these.
@@ -125,7 +152,8 @@ pub struct Record<'a> {
     /// The value, which is not checked; shorter than it was if `bytes` were.
     pub value: &'a [u8],
     value_len: usize,
-    value_crc: u32,
+    value_checksum: u32,
+    has_crcs: bool,
 }
 
 impl Record<'_> {
@@ -136,7 +164,7 @@ impl Record<'_> {
 
     /// Whether the value is there as it was written.
     pub fn is_whole(&self) -> bool {
-        self.value.len() == self.value_len && crc32c(self.value) == self.value_crc
+        self.value.len() == self.value_len && value_checksum(self.value, self.has_crcs) == self.value_checksum
     }
 
     /// Where the log goes on behind an end record.
@@ -151,7 +179,7 @@ impl Life {
     pub fn header(&self) -> [u8; BLOCK_HEADER_BYTES] {
         let mut out = [0; BLOCK_HEADER_BYTES];
         out[..8].copy_from_slice(&BLOCK_MAGIC);
-        out[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        out[8..10].copy_from_slice(&BLOCK_VERSION.to_le_bytes());
         out[12..16].copy_from_slice(&self.block.to_le_bytes());
         out[16..24].copy_from_slice(&self.seq.to_le_bytes());
         let crc = crc32c_append(self.crc, &out[..28]);
@@ -174,7 +202,7 @@ impl Life {
     ) {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
-        out.extend_from_slice(&crc32c(value).to_le_bytes());
+        out.extend_from_slice(&value_checksum(value, self.seed.is_none()).to_le_bytes());
         let kind = match kind {
             Kind::Put => 1,
             Kind::Delete => 2,
@@ -188,8 +216,8 @@ impl Life {
         }
         out.extend_from_slice(key);
         out.extend_from_slice(head);
-        let crc = crc32c_append(crc32c_append(self.crc, &offset.to_le_bytes()), &out[start + 4..]);
-        out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+        let checksum = self.checksum(offset, &out[start + 4..]);
+        out[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
         out.extend_from_slice(value);
         out.resize(start + padded(out.len() - start), 0);
     }
@@ -209,8 +237,7 @@ impl Life {
         }
         let [key_len, head_len, value_len] = [16, 20, 24].map(|at| get_u32(header, at) as usize);
         let front = rest.get(..key_len.checked_add(head_len)?)?;
-        let crc = crc32c_append(crc32c_append(self.crc, &offset.to_le_bytes()), &header[4..]);
-        if crc32c_append(crc, front) != get_u32(header, 0) {
+        if self.checksum(offset, &bytes[4..HEADER_BYTES + front.len()]) != get_u32(header, 0) {
             return None;
         }
         let (key, head) = front.split_at(key_len);
@@ -223,8 +250,17 @@ impl Life {
             head,
             value: &value[..value_len.min(value.len())],
             value_len,
-            value_crc: get_u32(header, 4),
+            value_checksum: get_u32(header, 4),
+            has_crcs: self.seed.is_none(),
         })
+    }
+
+    /// The checksum of a record at `offset`, of its bytes from behind the checksum to the end of its head.
+    fn checksum(&self, offset: u32, bytes: &[u8]) -> u32 {
+        match self.seed {
+            Some(seed) => xxh3_64_with_seed(bytes, seed.wrapping_add(offset.into())) as u32,
+            None => crc32c_append(crc32c_append(self.crc, &offset.to_le_bytes()), bytes),
+        }
     }
 
     /// How long the front of the record is that `bytes` begin with, as far as can be said before it is checked.
@@ -265,6 +301,11 @@ impl Life {
     }
 }
 
+/// The checksum of a value.
+fn value_checksum(value: &[u8], is_crc: bool) -> u32 {
+    if is_crc { crc32c(value) } else { xxh3_64(value) as u32 }
+}
+
 /// What a block has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content<'a> {
@@ -281,14 +322,22 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const STORE: Superblock = Superblock { block_bytes: 128 << 10, salt: 0x0102_0304_0506_0708 };
+    const STORE: Superblock =
+        Superblock { version: VERSION, block_bytes: 128 << 10, salt: 0x0102_0304_0506_0708 };
+
+    /// A store that an earlier program made.
+    const STORE_CRC: Superblock = Superblock { version: VERSION_CRC, ..STORE };
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     fn block() -> Vec<u8> {
-        let life = STORE.life(5, 9);
+        block_of(STORE)
+    }
+
+    fn block_of(store: Superblock) -> Vec<u8> {
+        let life = store.life(5, 9);
         let mut out = life.header().to_vec();
         life.push(&mut out, 32, 0, Kind::Put, true, b"key", b"head", b"value");
         life.push(&mut out, 80, 0, Kind::Delete, false, b"gone", b"", b"");
@@ -298,9 +347,30 @@ mod tests {
 
     #[test]
     fn their_bytes_stay_what_they_are() {
-        assert_eq!(hex(&STORE.encode()), SUPERBLOCK);
-        assert_eq!(hex(&block()), BLOCK);
-        assert_eq!(Superblock::parse(&STORE.encode()), Ok(STORE));
+        for (store, superblock, block) in [(STORE, SUPERBLOCK, BLOCK), (STORE_CRC, SUPERBLOCK_CRC, BLOCK_CRC)]
+        {
+            assert_eq!(hex(&store.encode()), superblock);
+            assert_eq!(hex(&block_of(store)), block);
+            assert_eq!(Superblock::parse(&store.encode()), Ok(store));
+        }
+    }
+
+    #[test]
+    fn a_head_of_an_earlier_life_does_not_pass_with_its_own_crc() {
+        let head =
+            |number: u32| [&number.to_le_bytes()[..], &crc32c(&number.to_le_bytes()).to_le_bytes()].concat();
+        let record = |store: Superblock, seq: u64, number: u32| {
+            let mut out = Vec::new();
+            store.life(5, seq).push(&mut out, 32, 0, Kind::Put, false, b"key", &head(number), b"");
+            out
+        };
+        let torn = |store: Superblock| {
+            let (earlier, later) = (record(store, 7, 3436), record(store, 9, 3493));
+            [&later[..HEADER_BYTES], &earlier[HEADER_BYTES..]].concat()
+        };
+        assert_eq!(STORE.life(5, 9).parse(&torn(STORE), 32), None);
+        let passed = torn(STORE_CRC);
+        assert_eq!(STORE_CRC.life(5, 9).parse(&passed, 32).map(|record| record.head), Some(&head(3436)[..]));
     }
 
     #[test]
@@ -367,9 +437,16 @@ mod tests {
         }
     }
 
-    const SUPERBLOCK: &str = "414e4e554c4554550100000000000000000002000807060504030201ddf0d46c";
+    const SUPERBLOCK: &str = "414e4e554c45545502000000000000000000020008070605040302011ae81035";
 
     const BLOCK: &str = "\
+414e4e554c455442010000000500000009000000000000000000000024f114cfd16f8c5cf0f09d9b01010000000000000300000004000000050000006b657968\
+65616476616c75650000000000000000b7e3b086c294d3380200000000000000040000000000000000000000676f6e652ed132a44cc128160300000070000000\
+00000000000000000400000007000000";
+
+    const SUPERBLOCK_CRC: &str = "414e4e554c4554550100000000000000000002000807060504030201ddf0d46c";
+
+    const BLOCK_CRC: &str = "\
 414e4e554c455442010000000500000009000000000000000000000024f114cfe316f9e96303e0e101010000000000000300000004000000050000006b657968\
 65616476616c75650000000000000000811fbdfa000000000200000000000000040000000000000000000000676f6e657d96c25f0df367510300000070000000\
 00000000000000000400000007000000";
