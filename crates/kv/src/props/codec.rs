@@ -10,7 +10,7 @@
 use base::checksum::crc32c;
 use bytes::Bytes;
 
-use super::{BucketProps, HOOKS_MAX, Hook, ModFun, PROP_BYTES_MAX, Prop, Repl, SyncOnWrite};
+use super::{BucketProps, HOOKS_MAX, Hook, ModFun, N_VAL_MAX, PROP_BYTES_MAX, Prop, Repl, SyncOnWrite};
 use crate::quorum::Quorum;
 
 const VERSION: u8 = 1;
@@ -71,7 +71,8 @@ fn decode_props(mut bytes: &[u8]) -> Option<BucketProps> {
         last_tag = tag;
         props.set(Prop::decode(tag, &mut bytes)?);
     }
-    bytes.is_empty().then_some(props)
+    // A placement counts replicas in a byte: a peer or a disk with more of them is refused here.
+    (bytes.is_empty() && props.n_val <= N_VAL_MAX).then_some(props)
 }
 
 fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
@@ -308,6 +309,7 @@ mod tests {
             b"\x01\x01\x0F\x04",         // no such quorum
             b"\x01\x01\x16\x01\x05mul",  // a name cut short
             b"\x01\x01\x04\xFF",         // too many hooks
+            b"\x01\x01\x01\x41\0\0\0",   // more replicas than there may be
         ] {
             assert_eq!(BucketProps::decode(&sealed(body)), Err(DecodeError::Malformed), "{body:?}");
         }
