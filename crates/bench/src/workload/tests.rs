@@ -250,6 +250,16 @@ fn examples_of_the_documentation_are_read() {
     }
 }
 
+#[test]
+fn workloads_of_the_readme_are_read() {
+    let put = include_str!("../../../../docs/benchmarks/workloads/put.toml");
+    let get = include_str!("../../../../docs/benchmarks/workloads/get.toml");
+    let [put, get] = [put, get].map(|text| Workload::parse(text, "docs/benchmarks/workloads").unwrap());
+    // The second reads the keys that the first has written.
+    let place = |it: &Workload| (it.driver, it.operations[0].bucket.clone(), it.operations[0].keys.clone());
+    assert_eq!(place(&put), place(&get));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3_000))]
 
