@@ -1,7 +1,8 @@
 //! The load: closed loops of the crate `bench`, one operation each, on connections that stay open.
 //!
 //! A run is one thread with so many connections, one operation under way on each, all content of answers verified.
-//! A run with a wrong, refused or missing answer has failed; only a load that fills the store repeats refused operations.
+//! A run with a wrong, refused or missing answer has failed; only a load that fills the store repeats refused
+//! operations.
 //! Results go to a folder that is removed.
 //!
 //! Left out: the check of values that reads find (`check` of a workload), which is the generator's own

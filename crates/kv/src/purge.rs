@@ -4,7 +4,7 @@
 //! 1. A fold over the cluster tells of keys with their contexts, a page at a time ([`crate::fold`]); the next page is asked for when this
 //!    one is done.
 //! 2. A tombstone is read, with all replicas asked: a read that finds it at all primaries proposes to reap it, and all
-//!    members have to agree (decision 8). An object is deleted with the context that was found: what was written since stays.
+//!    members have to agree (decision 8). An object is deleted with the context that was found: a later write stays.
 //! 3. After each key it rests for `REST` times as long as that took, so that whatever is busy slows it down, and it stays below
 //!    a rate: clients go first.
 //!

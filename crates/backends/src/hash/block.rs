@@ -25,7 +25,7 @@ const BLOCK_MAGIC: [u8; 8] = *b"ANNULETB";
 const VERSION: u16 = 2;
 const VERSION_CRC: u16 = 1;
 
-/// The version of what a block begins with.
+/// The version of a block's header.
 const BLOCK_VERSION: u16 = 1;
 
 /// The superblock's length.

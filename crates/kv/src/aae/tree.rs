@@ -6,7 +6,8 @@
 //! its segments as hash: trees that tell apart different numbers of bits are compared by the fewer.
 //!
 //! These segments are *rows*. Of the same keys there are as many *columns*, by as many bits of their places that begin [`CROSS_BITS`] further on.
-//! A key whose head differs does so in its row and in its column: where such rows and columns cross there is hardly another key (decision 67).
+//! A key with a different head is seen in its row and in its column: where such rows and columns cross there is hardly
+//! another key (decision 67).
 //!
 //! A tree is made with four to eight keys to a row, and is *crowded* with sixteen: then it is to be made anew, finer. So a key takes
 //! half a byte to two.

@@ -1,5 +1,6 @@
 //! Once a node has stopped cleanly, the index entries of each of its stores are those of its objects. On a quiet cluster, a query
-//! tells exactly the rows of the objects that all replicas have; it may tell those of siblings that have ended beside a tombstone (decision 62).
+//! tells exactly the rows of the objects that all replicas have; it may tell those of siblings that have ended beside a
+//! tombstone (decision 62).
 
 use super::answers::Causes;
 use super::cluster::Told;

@@ -3,8 +3,8 @@
 //! * A read shows only writes that were requested, each at most as often as requested, and none that is known to be
 //!   replaced.
 //! * An acknowledged write stays until another write may have replaced it. At durability `sync` so does a write that
-//!   was shown. In a bucket with siblings, only a write with a context that covers a sibling replaces it, or a delete without
-//!   a context. In a bucket without siblings, a read shows a write that no other write is known to follow.
+//!   was shown. In a bucket with siblings, only a write with a context that covers a sibling replaces it, or a delete
+//!   without a context. In a bucket without siblings, a read shows a write that no other write is known to follow.
 //!
 //! A request that the network doubled is two requests.
 
