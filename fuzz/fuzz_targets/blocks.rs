@@ -1,4 +1,4 @@
-//! Blocks of a store with a hash index: noise, and noise in a sound block behind its header.
+//! Blocks of a store with a hash index, of both versions: noise, and noise in a sound block behind its header.
 #![no_main]
 
 use backends::hash::block::{BLOCK_HEADER_BYTES, Superblock};
@@ -9,12 +9,14 @@ fuzz_target!(|input: (u64, u32, &[u8])| {
     if let Ok(superblock) = Superblock::parse(bytes) {
         assert_eq!(superblock.encode(), bytes);
     }
-    let store = Superblock::new(128 << 10, 7);
-    let _ = store.parse_header(block, bytes);
-    let life = store.life(block, seq);
-    let whole = [&life.header()[..], bytes].concat();
-    assert_eq!(store.parse_header(block, &whole), Some(seq));
-    let content = life.read(&whole, true);
-    assert!(content.end as usize <= whole.len().max(BLOCK_HEADER_BYTES).next_multiple_of(16));
-    let _ = life.is_damage(&whole, content.end);
+    let new = Superblock::new(128 << 10, 7);
+    for store in [new, Superblock { version: 1, ..new }] {
+        let _ = store.parse_header(block, bytes);
+        let life = store.life(block, seq);
+        let whole = [&life.header()[..], bytes].concat();
+        assert_eq!(store.parse_header(block, &whole), Some(seq));
+        let content = life.read(&whole, true);
+        assert!(content.end as usize <= whole.len().max(BLOCK_HEADER_BYTES).next_multiple_of(16));
+        let _ = life.is_damage(&whole, content.end);
+    }
 });

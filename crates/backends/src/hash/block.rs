@@ -332,10 +332,6 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    fn block() -> Vec<u8> {
-        block_of(STORE)
-    }
-
     fn block_of(store: Superblock) -> Vec<u8> {
         let life = store.life(5, 9);
         let mut out = life.header().to_vec();
@@ -375,9 +371,13 @@ mod tests {
 
     #[test]
     fn a_block_is_read_as_it_was_written() {
-        let bytes = block();
-        assert_eq!(STORE.parse_header(5, &bytes), Some(9));
-        let content = STORE.life(5, 9).read(&bytes, true);
+        [STORE, STORE_CRC].into_iter().for_each(read_as_written);
+    }
+
+    fn read_as_written(store: Superblock) {
+        let bytes = block_of(store);
+        assert_eq!(store.parse_header(5, &bytes), Some(9));
+        let content = store.life(5, 9).read(&bytes, true);
         let [(32, put), (80, delete)] = content.records[..] else { panic!("{content:?}") };
         assert_eq!(
             (put.kind, put.key, put.head, put.value),
@@ -386,16 +386,20 @@ mod tests {
         assert_eq!((delete.kind, delete.key, delete.more), (Kind::Delete, &b"gone"[..], false));
         assert_eq!((content.end, content.next), (112, Some(7)));
         // Not in another life, place or store.
-        for (block, seq, salt) in [(5, 8, STORE.salt), (6, 9, STORE.salt), (5, 9, 0)] {
-            let other = Superblock { salt, ..STORE };
+        for (block, seq, salt) in [(5, 8, store.salt), (6, 9, store.salt), (5, 9, 0)] {
+            let other = Superblock { salt, ..store };
             assert_eq!(other.life(block, seq).read(&bytes, false).records, [], "{block} {seq}");
         }
-        assert_eq!(STORE.life(5, 9).parse(&bytes[32..], 48), None);
+        assert_eq!(store.life(5, 9).parse(&bytes[32..], 48), None);
     }
 
     #[test]
     fn a_changed_byte_is_seen() {
-        let (bytes, life) = (block(), STORE.life(5, 9));
+        [STORE, STORE_CRC].into_iter().for_each(changed_byte_is_seen);
+    }
+
+    fn changed_byte_is_seen(store: Superblock) {
+        let (bytes, life) = (block_of(store), store.life(5, 9));
         let whole = life.read(&bytes, true);
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
@@ -404,7 +408,7 @@ mod tests {
             let is_padding = (72..80).contains(&at);
             let seen = life.read(&changed, true);
             assert_eq!(seen == whole, is_padding || at < BLOCK_HEADER_BYTES, "byte {at}");
-            assert_eq!(STORE.parse_header(5, &changed).is_none(), at < BLOCK_HEADER_BYTES, "byte {at}");
+            assert_eq!(store.parse_header(5, &changed).is_none(), at < BLOCK_HEADER_BYTES, "byte {at}");
             // The end was written when all before it was synced.
             let is_damage = at < 112 && seen.next.is_none() && life.is_damage(&changed, seen.end);
             assert_eq!(is_damage, (32..112).contains(&at) && !is_padding, "byte {at}");
@@ -412,7 +416,7 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(life.read(&bytes[..len], true).next.is_none(), "cut at {len}");
         }
-        let superblock = STORE.encode();
+        let superblock = store.encode();
         for at in 0..superblock.len() {
             let mut changed = superblock.to_vec();
             changed[at] ^= 1;
@@ -423,16 +427,18 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_a_block_has_is_read_or_is_none(noise in prop::collection::vec(any::<u8>(), 0..400), at in 32usize..200) {
-            let life = STORE.life(5, 9);
-            let mut bytes = block();
-            bytes.resize(bytes.len().max(at), 0);
-            bytes.splice(at.., noise.iter().copied());
-            for bytes in [&noise, &bytes] {
-                prop_assert!(Superblock::parse(bytes).is_err());
-                STORE.parse_header(5, bytes);
-                let content = life.read(bytes, true);
-                prop_assert!(content.end as usize <= bytes.len().max(BLOCK_HEADER_BYTES).next_multiple_of(ALIGN));
-                life.is_damage(bytes, content.end);
+            for store in [STORE, STORE_CRC] {
+                let life = store.life(5, 9);
+                let mut bytes = block_of(store);
+                bytes.resize(bytes.len().max(at), 0);
+                bytes.splice(at.., noise.iter().copied());
+                for bytes in [&noise, &bytes] {
+                    prop_assert!(Superblock::parse(bytes).is_err());
+                    store.parse_header(5, bytes);
+                    let content = life.read(bytes, true);
+                    prop_assert!(content.end as usize <= bytes.len().max(BLOCK_HEADER_BYTES).next_multiple_of(ALIGN));
+                    life.is_damage(bytes, content.end);
+                }
             }
         }
     }
