@@ -111,6 +111,26 @@ pub enum Planted {
     StaleSnapshotAccepted,
     /// A member goes on voting with a data folder that is older than its record in the cluster.
     RestoredVotes,
+    /// A voter of a consistent group writes its term, and not the candidate that got its vote.
+    VoteNotDurable,
+    /// A voter of a consistent group acknowledges entries before they are synced.
+    EntryAckedBeforeSync,
+    /// The leader of a consistent group answers a write when its own journal has it.
+    AckBeforeMajority,
+    /// The leader of a consistent group serves reads before it has applied the first entry of its term.
+    ReadBeforeNoop,
+    /// A condition fails by a proposal that is not applied, and without a confirmed read.
+    FailedByProposedHead,
+    /// The leader of a consistent group decides conditions before it has applied the first entry of its term.
+    ConditionBeforeNoop,
+    /// A leader that loses its leadership answers "unavailable" for writes that may be applied later.
+    UnavailableButApplied,
+    /// A condition is compared with the applied version, beside a proposal for the same key.
+    CasBesideProposal,
+    /// All confirmed reads of a term have the same context, so a late answer confirms a later read.
+    ReadIndexReused,
+    /// A store that lost its data keeps its birth, so it votes again in terms that it does not remember.
+    LostDiskVotes,
 }
 
 thread_local! {

@@ -1,5 +1,14 @@
 //! Consistent bucket types: the pure part.
 //!
-//! [`linearizability`] is a checker for histories of clients' operations.
+//! * [`group`]: one replicated group, the voters of one prefix, on TiKV's Raft library. It decides conditions, orders
+//!   writes and confirms reads.
+//! * [`linearizability`]: a checker for histories of clients' operations.
+//!
+//! Neither has a clock, a socket, a disk or randomness of its own. Time comes with each call, random numbers from
+//! [`base::Rng`]. Decision 101 has the argument for the guarantees.
+//!
+//! Left out: links, journals, founding and routing, which belong to the node; leases; changes of the voters; catch-up
+//! from a snapshot.
 
+pub mod group;
 pub mod linearizability;

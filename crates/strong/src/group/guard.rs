@@ -1,0 +1,141 @@
+//! Messages of peers, and what is looked at before the library sees them.
+//!
+//! The library ends the process where a message contradicts what it knows. A peer could send, or a lost disk cause:
+//! * an acknowledgment of entries that this leader does not have: dropped;
+//! * a heartbeat that commits what is not here: this store forgot, and says so;
+//! * an answer to a vote request that did not leave yet: dropped, since the library demands that all entries are written
+//!   when it begins to lead;
+//! * entries behind an unknown one, numbers without bounds, snapshots: refused by the reader ([`super::message`]).
+//!
+//! A store that is not registered, or forgot, hears nothing. A suspect one neither votes nor acknowledges until a leader
+//! has brought it past all that it may have acknowledged.
+
+use bytes::Bytes;
+
+use super::identity::VoterId;
+use super::message::Message;
+use super::{Group, Output, UNAPPLIED_BYTES_MAX, UNAPPLIED_ENTRIES_MAX};
+
+impl Group {
+    /// Takes a peer's message.
+    pub(super) fn on_message(&mut self, from: VoterId, bytes: Bytes) {
+        let message = match Message::read(bytes) {
+            Ok(message) => message,
+            Err(error) => return self.out.push(Output::Malformed { from, error }),
+        };
+        let is_peer = self.raw.store().configuration.others(self.identity.voter).any(|other| other == from);
+        if !self.is_registered || self.has_forgotten || !is_peer || self.is_forgetful(from) {
+            return;
+        }
+        if message == Message::Forgot {
+            return self.on_forgot(from);
+        }
+        self.timers.on_heard(from);
+        if matches!(message, Message::AppendReply { .. } | Message::HeartbeatReply { .. }) {
+            self.timers.on_answer(from);
+        }
+        if self.lacks_acknowledged(&message) {
+            self.has_forgotten = true;
+            self.out.push(Output::Forgot);
+            let forgot = Message::Forgot.encode();
+            return self.out.push(Output::Send { to: from, message: forgot });
+        }
+
+        if !self.is_sane(from, &message) || !self.has_room(&message) {
+            return;
+        }
+        if let Message::Resigned { term } = message {
+            if term == self.term() && self.leader() == Some(from) {
+                self.timers.on_leaderless(term);
+            }
+            return;
+        }
+        if let Some(mut message) = message.to_library() {
+            (message.from, message.to) = (from.number(), self.identity.voter.number());
+            // The library's error says that it has no use for the message.
+            drop(self.raw.step(message));
+        }
+    }
+
+    /// Whether a leader knows of an acknowledgment by this store of entries that are not here.
+    ///
+    /// It says so in heartbeats and appends, of its own term; no later term can have removed entries since, because they
+    /// are committed. An answer to such a message is never judged: answers come late and twice.
+    fn lacks_acknowledged(&self, message: &Message) -> bool {
+        let (term, acknowledged) = match *message {
+            Message::Heartbeat { term, commit, .. } => (term, commit),
+            Message::Append { term, acknowledged, .. } => (term, acknowledged),
+            _ => return false,
+        };
+        term >= self.term() && acknowledged > self.last().0
+    }
+
+    /// What the library believes, and a peer could send otherwise.
+    fn is_sane(&self, from: VoterId, message: &Message) -> bool {
+        match *message {
+            Message::AppendReply { index, rejected, .. } => rejected.is_some() || index <= self.last().0,
+            Message::VoteRequest { .. } => self.may_vote(),
+            Message::VoteReply { .. } => self.may_vote() && !self.outbox.has_writes(),
+            Message::TimeoutNow { term } => {
+                self.may_vote() && term == self.term() && self.leader() == Some(from)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether an append can be taken without more unapplied entries than the bounds allow.
+    ///
+    /// Entries that it replaces do not count, so a voter that is full of another leader's entries takes the new ones.
+    fn has_room(&self, message: &Message) -> bool {
+        let Message::Append { previous: (previous, _), entries, .. } = message else { return true };
+        let unapplied = previous.saturating_sub(self.applied);
+        entries.is_empty()
+            || unapplied < UNAPPLIED_ENTRIES_MAX && self.unapplied_bytes(*previous) < UNAPPLIED_BYTES_MAX
+    }
+
+    /// Bytes of the entries up to an index that are not applied.
+    pub(super) fn unapplied_bytes(&self, through: u64) -> usize {
+        self.raw.store().range(self.applied, through).map(|entry| entry.size()).sum()
+    }
+
+    /// Counts out a peer that forgot. It never takes part again under its birth, so this may be heard late or twice.
+    fn on_forgot(&mut self, from: VoterId) {
+        self.forgetful.insert(from);
+        if let Some(progress) = self.raw.raft.mut_prs().get_mut(from.number()) {
+            progress.matched = 0;
+            progress.become_probe();
+        }
+    }
+
+    pub(super) fn on_reachable(&mut self, voter: VoterId, is_up: bool) {
+        if is_up {
+            return self.timers.on_heard(voter);
+        }
+        self.timers.on_down(voter);
+        if self.leads() {
+            self.raw.report_unreachable(voter.number());
+        }
+    }
+
+    pub(super) fn on_restarted(&mut self, voter: VoterId) {
+        self.timers.on_restarted(voter);
+        if self.leader() == Some(voter) {
+            self.timers.on_leaderless(self.term());
+        }
+    }
+
+    /// A message as this store may send it; none if it must not.
+    pub(super) fn as_allowed(&self, message: Message) -> Option<Message> {
+        if self.has_forgotten {
+            return None;
+        }
+        let Some(through) = self.suspect_through else { return Some(message) };
+        match message {
+            Message::AppendReply { index, rejected: None, .. } if index < through => None,
+            Message::HeartbeatReply { term, commit, .. } => {
+                Some(Message::HeartbeatReply { term, commit, context: 0 })
+            }
+            message => Some(message),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The log as the consensus library reads it: hard state, configuration and entries, in memory.
+//!
+//! An entry stands here as soon as it was handed out to be written; the library counts it as written when the caller
+//! says so. Entries stay from the base on: letting go of old ones comes with catch-up.
+//!
+//! Invariant: entries have no gap, and follow the base.
+
+use std::collections::VecDeque;
+
+use raft::eraftpb;
+use raft::{GetEntriesContext, RaftState, Storage, StorageError};
+
+use super::configuration::Configuration;
+use super::entry::Entry;
+use super::identity::VoterId;
+use super::state::HardState;
+
+/// A group's log.
+pub(super) struct Log {
+    pub(super) hard: HardState,
+    /// Committed when the library began.
+    pub(super) commit: u64,
+    /// Index and term of the entry before the first one.
+    pub(super) base: (u64, u64),
+    pub(super) configuration: Configuration,
+    entries: VecDeque<Entry>,
+}
+
+impl Log {
+    pub(super) fn new(hard: HardState, commit: u64, base: (u64, u64), configuration: Configuration) -> Log {
+        Log { hard, commit, base, configuration, entries: VecDeque::new() }
+    }
+
+    /// Index and term of the last entry.
+    pub(super) fn last(&self) -> (u64, u64) {
+        self.entries.back().map_or(self.base, |last| (last.index, last.term))
+    }
+
+    pub(super) fn entry(&self, index: u64) -> Option<&Entry> {
+        let after_base = index.checked_sub(self.base.0 + 1)?;
+        self.entries.get(usize::try_from(after_base).ok()?)
+    }
+
+    fn term_at(&self, index: u64) -> Option<u64> {
+        if index == self.base.0 { Some(self.base.1) } else { self.entry(index).map(|entry| entry.term) }
+    }
+
+    /// Entries in a range of indexes, as far as there are any.
+    pub(super) fn range(&self, after: u64, through: u64) -> impl Iterator<Item = &Entry> {
+        let from = self.entries.partition_point(|entry| entry.index <= after);
+        self.entries.range(from..).take_while(move |entry| entry.index <= through)
+    }
+
+    /// Appends an entry. One of the same index and term replaces itself alone; one of another term replaces itself and
+    /// all above.
+    pub(super) fn push(&mut self, entry: Entry) {
+        assert!(entry.index > self.base.0, "an entry follows the base");
+        if self.term_at(entry.index) == Some(entry.term) {
+            let at = usize::try_from(entry.index - self.base.0 - 1).expect("it is in memory");
+            self.entries[at] = entry;
+            return;
+        }
+        while self.entries.back().is_some_and(|last| last.index >= entry.index) {
+            self.entries.pop_back();
+        }
+        assert_eq!(entry.index, self.last().0 + 1, "entries have no gap");
+        self.entries.push_back(entry);
+    }
+
+    pub(super) fn invariants(&self) {
+        if let (Some(first), Some(last)) = (self.entries.front(), self.entries.back()) {
+            debug_assert_eq!(first.index, self.base.0 + 1, "entries follow the base");
+            debug_assert_eq!(last.index - first.index + 1, self.entries.len() as u64, "entries have no gap");
+            debug_assert!(last.term <= self.hard.term, "no entry is of a later term");
+        }
+    }
+}
+
+impl Storage for Log {
+    fn initial_state(&self) -> raft::Result<RaftState> {
+        let mut hard = eraftpb::HardState::default();
+        (hard.term, hard.commit) = (self.hard.term, self.commit);
+        hard.vote = self.hard.vote.map_or(0, VoterId::number);
+        Ok(RaftState::new(hard, self.configuration.conf_state()))
+    }
+
+    fn entries(
+        &self,
+        low: u64,
+        high: u64,
+        max_size: impl Into<Option<u64>>,
+        _: GetEntriesContext,
+    ) -> raft::Result<Vec<eraftpb::Entry>> {
+        if low <= self.base.0 {
+            return Err(StorageError::Compacted.into());
+        }
+        if high > self.last().0 + 1 {
+            return Err(StorageError::Unavailable.into());
+        }
+        let mut entries: Vec<_> = self.range(low - 1, high - 1).map(Entry::to_library).collect();
+        raft::util::limit_size(&mut entries, max_size.into());
+        Ok(entries)
+    }
+
+    fn term(&self, index: u64) -> raft::Result<u64> {
+        match self.term_at(index) {
+            Some(term) => Ok(term),
+            None if index < self.base.0 => Err(StorageError::Compacted.into()),
+            None => Err(StorageError::Unavailable.into()),
+        }
+    }
+
+    fn first_index(&self) -> raft::Result<u64> {
+        Ok(self.base.0 + 1)
+    }
+
+    fn last_index(&self) -> raft::Result<u64> {
+        Ok(self.last().0)
+    }
+
+    fn snapshot(&self, _: u64, _: u64) -> raft::Result<eraftpb::Snapshot> {
+        Err(StorageError::SnapshotTemporarilyUnavailable.into())
+    }
+}

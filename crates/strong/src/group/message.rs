@@ -1,0 +1,470 @@
+//! Messages between the voters of a group: `docs/formats/strong.md`.
+//!
+//! The frame around a message has its checksum, its sender and its group. The consensus library's own encoding is not
+//! used: what a peer sends is read here, within bounds, and only then becomes a message of the library.
+//!
+//! Invariants: no input makes [`Message::read`] panic, or take memory that the bytes do not back; what was read follows
+//! the rules that can be checked without the receiver's log. `guard.rs` checks the others.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use protocol::peer::{Malformed, Reader, put_bytes, put_varint};
+use raft::eraftpb::{self, MessageType};
+
+use super::entry::{Entry, Write, number};
+
+/// The version of the encoding that is written, and the only one read.
+pub const MESSAGE_VERSION: u8 = 1;
+
+/// The library's mark of a vote request that a leader asked for.
+const TRANSFER: &[u8] = b"CampaignTransfer";
+
+/// A message from one voter to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// A leader's entries.
+    Append {
+        /// The leader's term.
+        term: u64,
+        /// Index and term of the entry before the first one.
+        previous: (u64, u64),
+        /// The last committed entry.
+        commit: u64,
+        /// The last committed entry that the receiver has acknowledged, as far as the leader knows.
+        acknowledged: u64,
+        /// Entries, each the successor of the one before.
+        entries: Vec<Entry>,
+    },
+    /// A voter has the entries of an append, or cannot take them.
+    AppendReply {
+        /// The sender's term.
+        term: u64,
+        /// The last entry that it has, or the one that it was asked to append to.
+        index: u64,
+        /// The last entry that it knows to be committed.
+        commit: u64,
+        /// For a rejection: index and term of an entry from which on to try.
+        rejected: Option<(u64, u64)>,
+    },
+    /// A leader's sign of life.
+    Heartbeat {
+        /// The leader's term.
+        term: u64,
+        /// The last committed entry that the receiver has acknowledged, as far as the leader knows.
+        commit: u64,
+        /// The read that the answer confirms; zero for none.
+        context: u64,
+    },
+    /// The answer to a heartbeat.
+    HeartbeatReply {
+        /// The sender's term.
+        term: u64,
+        /// The last entry that it knows to be committed.
+        commit: u64,
+        /// The heartbeat's.
+        context: u64,
+    },
+    /// A candidate asks for a vote.
+    VoteRequest {
+        /// The term that it wants to lead.
+        term: u64,
+        /// Index and term of its last entry.
+        last: (u64, u64),
+        /// Index and term of the last entry that it knows to be committed.
+        commit: (u64, u64),
+        /// It only asks whether it would get the vote.
+        is_pre: bool,
+        /// The leader asked it to.
+        is_transfer: bool,
+    },
+    /// The answer to a vote request.
+    VoteReply {
+        /// The term of a granted request, or the sender's.
+        term: u64,
+        /// Index and term of the last committed entry, for a candidate that is refused; zeros otherwise.
+        commit: (u64, u64),
+        /// It answers a question whether the candidate would get the vote.
+        is_pre: bool,
+        /// The vote was refused.
+        is_rejected: bool,
+    },
+    /// The leader wants the receiver to lead.
+    TimeoutNow {
+        /// The leader's term.
+        term: u64,
+    },
+    /// The leader does not hear a majority: others are to stand for election.
+    Resigned {
+        /// The leader's term.
+        term: u64,
+    },
+    /// This voter does not have what it had acknowledged, and never takes part again under this birth.
+    Forgot,
+}
+
+impl Message {
+    /// Its bytes.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        out.put_u8(MESSAGE_VERSION);
+        self.put(&mut out);
+        out.freeze()
+    }
+
+    fn put(&self, out: &mut BytesMut) {
+        let mut head = |kind: u8, numbers: &[u64]| {
+            out.put_u8(kind);
+            numbers.iter().for_each(|number| put_varint(out, *number));
+        };
+        match self {
+            Message::Append { term, previous, commit, acknowledged, entries } => {
+                head(0, &[*term, previous.0, previous.1, *commit, *acknowledged, entries.len() as u64]);
+                entries.iter().for_each(|entry| put_entry(out, entry));
+            }
+            Message::AppendReply { term, index, commit, rejected } => {
+                let (hint, hint_term) = rejected.unwrap_or_default();
+                head(1, &[*term, *index, *commit, hint, hint_term]);
+                out.put_u8(rejected.is_some().into());
+            }
+            Message::Heartbeat { term, commit, context } => head(2, &[*term, *commit, *context]),
+            Message::HeartbeatReply { term, commit, context } => head(3, &[*term, *commit, *context]),
+            Message::VoteRequest { term, last, commit, is_pre, is_transfer } => {
+                head(4, &[*term, last.0, last.1, commit.0, commit.1]);
+                out.put_u8(u8::from(*is_pre) | u8::from(*is_transfer) << 1);
+            }
+            Message::VoteReply { term, commit, is_pre, is_rejected } => {
+                head(5, &[*term, commit.0, commit.1]);
+                out.put_u8(u8::from(*is_pre) | u8::from(*is_rejected) << 1);
+            }
+            Message::TimeoutNow { term } => head(6, &[*term]),
+            Message::Forgot => head(7, &[]),
+            Message::Resigned { term } => head(8, &[*term]),
+        }
+    }
+
+    /// The message in bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn read(bytes: Bytes) -> Result<Message, Malformed> {
+        let mut fields = Reader::new(bytes);
+        let fields = &mut fields;
+        if fields.u8()? != MESSAGE_VERSION {
+            return Err(Malformed("an unknown version of a message"));
+        }
+        let message = match fields.u8()? {
+            0 => read_append(fields)?,
+            1 => {
+                let (term, index, commit) = (term(fields)?, number(fields)?, number(fields)?);
+                let hint = (number(fields)?, number(fields)?);
+                let rejected = flags(fields, 1)? != 0;
+                Message::AppendReply { term, index, commit, rejected: rejected.then_some(hint) }
+            }
+            2 => {
+                let (term, commit, context) = (term(fields)?, number(fields)?, fields.varint()?);
+                Message::Heartbeat { term, commit, context }
+            }
+            3 => {
+                let (term, commit, context) = (term(fields)?, number(fields)?, fields.varint()?);
+                Message::HeartbeatReply { term, commit, context }
+            }
+            4 => {
+                let (term, last) = (term(fields)?, (number(fields)?, number(fields)?));
+                let (commit, flags) = ((number(fields)?, number(fields)?), flags(fields, 3)?);
+                let (is_pre, is_transfer) = (flags & 1 != 0, flags & 2 != 0);
+                Message::VoteRequest { term, last, commit, is_pre, is_transfer }
+            }
+            5 => {
+                let (term, commit) = (term(fields)?, (number(fields)?, number(fields)?));
+                let flags = flags(fields, 3)?;
+                let (is_pre, is_rejected) = (flags & 1 != 0, flags & 2 != 0);
+                Message::VoteReply { term, commit, is_pre, is_rejected }
+            }
+            6 => Message::TimeoutNow { term: term(fields)? },
+            7 => Message::Forgot,
+            8 => Message::Resigned { term: term(fields)? },
+            _ => return Err(Malformed("an unknown message")),
+        };
+        fields.end()?;
+        Ok(message)
+    }
+
+    /// Its term; none for one that has none.
+    pub(super) fn term(&self) -> Option<u64> {
+        match *self {
+            Message::Append { term, .. }
+            | Message::AppendReply { term, .. }
+            | Message::Heartbeat { term, .. }
+            | Message::HeartbeatReply { term, .. }
+            | Message::VoteRequest { term, .. }
+            | Message::VoteReply { term, .. }
+            | Message::TimeoutNow { term }
+            | Message::Resigned { term } => Some(term),
+            Message::Forgot => None,
+        }
+    }
+
+    /// A message of the library; none for one that does not go from voter to voter.
+    ///
+    /// `acknowledged` is the last committed entry that the receiver has acknowledged.
+    pub(super) fn of_library(message: &eraftpb::Message, acknowledged: u64) -> Option<Message> {
+        let eraftpb::Message { term, log_term, index, commit, commit_term, reject, reject_hint, .. } =
+            *message;
+        Some(match message.get_msg_type() {
+            MessageType::MsgAppend => {
+                let entries = message.get_entries().iter().map(Entry::of_library).collect();
+                Message::Append { term, previous: (index, log_term), commit, acknowledged, entries }
+            }
+            MessageType::MsgAppendResponse => Message::AppendReply {
+                term,
+                index,
+                commit,
+                rejected: reject.then_some((reject_hint, log_term)),
+            },
+            MessageType::MsgHeartbeat => {
+                Message::Heartbeat { term, commit, context: context_of(&message.context) }
+            }
+            MessageType::MsgHeartbeatResponse => {
+                Message::HeartbeatReply { term, commit, context: context_of(&message.context) }
+            }
+            kind @ (MessageType::MsgRequestVote | MessageType::MsgRequestPreVote) => Message::VoteRequest {
+                term,
+                last: (index, log_term),
+                commit: (commit, commit_term),
+                is_pre: kind == MessageType::MsgRequestPreVote,
+                is_transfer: message.context == TRANSFER,
+            },
+            kind @ (MessageType::MsgRequestVoteResponse | MessageType::MsgRequestPreVoteResponse) => {
+                let is_pre = kind == MessageType::MsgRequestPreVoteResponse;
+                Message::VoteReply { term, commit: (commit, commit_term), is_pre, is_rejected: reject }
+            }
+            MessageType::MsgTimeoutNow => Message::TimeoutNow { term },
+            _ => return None,
+        })
+    }
+
+    /// As the library has it; none for one that is not the library's.
+    pub(super) fn to_library(&self) -> Option<eraftpb::Message> {
+        let term = self.term()?;
+        let mut message = eraftpb::Message::default();
+        match self {
+            Message::Append { previous, commit, entries, .. } => {
+                message.set_msg_type(MessageType::MsgAppend);
+                (message.index, message.log_term, message.commit) = (previous.0, previous.1, *commit);
+                let entries: Vec<_> = entries.iter().map(Entry::to_library).collect();
+                message.set_entries(entries.into());
+            }
+            Message::AppendReply { index, commit, rejected, .. } => {
+                message.set_msg_type(MessageType::MsgAppendResponse);
+                (message.index, message.commit, message.reject) = (*index, *commit, rejected.is_some());
+                (message.reject_hint, message.log_term) = rejected.unwrap_or_default();
+            }
+            Message::Heartbeat { commit, context, .. } => {
+                message.set_msg_type(MessageType::MsgHeartbeat);
+                (message.commit, message.context) = (*commit, context_bytes(*context).into());
+            }
+            Message::HeartbeatReply { commit, context, .. } => {
+                message.set_msg_type(MessageType::MsgHeartbeatResponse);
+                (message.commit, message.context) = (*commit, context_bytes(*context).into());
+            }
+            Message::VoteRequest { last, commit, is_pre, is_transfer, .. } => {
+                let kinds = [MessageType::MsgRequestVote, MessageType::MsgRequestPreVote];
+                message.set_msg_type(kinds[usize::from(*is_pre)]);
+                (message.index, message.log_term) = *last;
+                (message.commit, message.commit_term) = *commit;
+                if *is_transfer {
+                    message.context = Bytes::from_static(TRANSFER);
+                }
+            }
+            Message::VoteReply { commit, is_pre, is_rejected, .. } => {
+                let kinds = [MessageType::MsgRequestVoteResponse, MessageType::MsgRequestPreVoteResponse];
+                message.set_msg_type(kinds[usize::from(*is_pre)]);
+                (message.commit, message.commit_term) = *commit;
+                message.reject = *is_rejected;
+            }
+            Message::TimeoutNow { .. } => message.set_msg_type(MessageType::MsgTimeoutNow),
+            Message::Resigned { .. } | Message::Forgot => return None,
+        }
+        message.term = term;
+        Some(message)
+    }
+}
+
+/// The library's bytes of a read's context; none for zero.
+pub(super) fn context_bytes(context: u64) -> Vec<u8> {
+    if context == 0 { Vec::new() } else { context.to_le_bytes().to_vec() }
+}
+
+/// The context in the library's bytes; zero if there is none.
+pub(super) fn context_of(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_le_bytes)
+}
+
+/// Reads a term; the library takes a message of term zero to be its own.
+fn term(fields: &mut Reader) -> Result<u64, Malformed> {
+    match number(fields)? {
+        0 => Err(Malformed("a message of no term")),
+        term => Ok(term),
+    }
+}
+
+/// Reads flags up to a mask.
+fn flags(fields: &mut Reader, mask: u8) -> Result<u8, Malformed> {
+    match fields.u8()? {
+        flags if flags & !mask == 0 => Ok(flags),
+        _ => Err(Malformed("an unknown flag")),
+    }
+}
+
+/// An entry of an append: its index is that of its place.
+fn put_entry(out: &mut BytesMut, entry: &Entry) {
+    put_varint(out, entry.term);
+    put_bytes(out, &entry.write.as_ref().map(Write::encode).unwrap_or_default());
+}
+
+fn read_append(fields: &mut Reader) -> Result<Message, Malformed> {
+    let (term, previous) = (term(fields)?, (number(fields)?, number(fields)?));
+    let (commit, acknowledged, count) = (number(fields)?, number(fields)?, fields.count()?);
+    // The library says term 0 of an entry that it does not have, and would take that for agreement.
+    if previous.0 == 0 || previous.1 == 0 || previous.1 > term {
+        return Err(Malformed("entries behind no entry"));
+    }
+    let mut entries = Vec::new();
+    let (mut index, mut entry_term) = previous;
+    for _ in 0..count {
+        index += 1;
+        let next_term = number(fields)?;
+        let data = fields.bytes()?;
+        if next_term < entry_term || next_term > term || index >= super::entry::NUMBER_MAX {
+            return Err(Malformed("entries that do not follow"));
+        }
+        entry_term = next_term;
+        let write = if data.is_empty() { None } else { Some(Write::read(data)?) };
+        entries.push(Entry { index, term: entry_term, write });
+    }
+    Ok(Message::Append { term, previous, commit, acknowledged, entries })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    use crate::group::entry::NUMBER_MAX;
+
+    fn entries() -> Vec<Entry> {
+        let write = |object| Some(Write { key: Bytes::from_static(b"key"), object });
+        vec![
+            Entry { index: 7, term: 3, write: None },
+            Entry { index: 8, term: 3, write: write(Some(Bytes::from_static(b"value"))) },
+            Entry { index: 9, term: 4, write: write(None) },
+        ]
+    }
+
+    fn messages() -> Vec<Message> {
+        vec![
+            Message::Append { term: 4, previous: (6, 3), commit: 5, acknowledged: 2, entries: entries() },
+            Message::AppendReply { term: 4, index: 9, commit: 5, rejected: None },
+            Message::AppendReply { term: 4, index: 9, commit: 5, rejected: Some((6, 3)) },
+            Message::Heartbeat { term: 4, commit: 5, context: 0 },
+            Message::HeartbeatReply { term: 4, commit: 5, context: 300 },
+            Message::VoteRequest { term: 4, last: (9, 3), commit: (5, 2), is_pre: true, is_transfer: false },
+            Message::VoteRequest { term: 4, last: (9, 3), commit: (5, 2), is_pre: false, is_transfer: true },
+            Message::VoteReply { term: 4, commit: (0, 0), is_pre: false, is_rejected: false },
+            Message::VoteReply { term: 4, commit: (5, 2), is_pre: true, is_rejected: true },
+            Message::TimeoutNow { term: 4 },
+            Message::Forgot,
+            Message::Resigned { term: 4 },
+        ]
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let expected: [&[u8]; 12] = [
+            b"\x01\0\x04\x06\x03\x05\x02\x03\x03\0\x03\x0A\x03key\x01value\x04\x05\x03key\0",
+            b"\x01\x01\x04\x09\x05\0\0\0",
+            b"\x01\x01\x04\x09\x05\x06\x03\x01",
+            b"\x01\x02\x04\x05\0",
+            b"\x01\x03\x04\x05\xAC\x02",
+            b"\x01\x04\x04\x09\x03\x05\x02\x01",
+            b"\x01\x04\x04\x09\x03\x05\x02\x02",
+            b"\x01\x05\x04\0\0\0",
+            b"\x01\x05\x04\x05\x02\x03",
+            b"\x01\x06\x04",
+            b"\x01\x07",
+            b"\x01\x08\x04",
+        ];
+        for (message, expected) in messages().into_iter().zip(expected) {
+            assert_eq!(message.encode(), expected, "{message:?}");
+        }
+    }
+
+    #[test]
+    fn encoded_messages_are_read() {
+        for message in messages() {
+            let bytes = message.encode();
+            for length in 0..bytes.len() {
+                assert!(Message::read(bytes.slice(..length)).is_err(), "{message:?} of {length} bytes");
+            }
+            assert_eq!(Message::read(bytes), Ok(message));
+        }
+    }
+
+    #[test]
+    fn the_library_keeps_all_that_a_message_has() {
+        for message in messages() {
+            let is_ours = matches!(message, Message::Forgot | Message::Resigned { .. });
+            let library = message.to_library();
+            assert_eq!(library.is_none(), is_ours);
+            if let Some(library) = library {
+                assert_eq!(Message::of_library(&library, 2), Some(message));
+            }
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let append = |term, previous, entries: &[Entry]| Message::Append {
+            term,
+            previous,
+            commit: 0,
+            acknowledged: 0,
+            entries: entries.to_vec(),
+        };
+        let entries = entries();
+        let refused = [
+            (append(0, (6, 3), &[]), "a message of no term"),
+            (append(NUMBER_MAX, (6, 3), &[]), "a term or an index is out of range"),
+            (append(4, (0, 0), &entries), "entries behind no entry"),
+            (append(4, (6, 0), &entries), "entries behind no entry"),
+            (append(4, (6, 5), &[]), "entries behind no entry"),
+            (append(3, (6, 3), &entries), "entries that do not follow"),
+            (append(4, (6, 4), &entries), "entries that do not follow"),
+            (append(4, (NUMBER_MAX - 1, 3), &entries), "entries that do not follow"),
+        ];
+        for (message, error) in refused {
+            assert_eq!(Message::read(message.encode()), Err(Malformed(error)), "{message:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn changed_bytes_make_no_panic(at in 0_usize..12, changes: Vec<(u16, u8)>) {
+            let mut bytes = messages()[at].encode().to_vec();
+            for (place, value) in changes {
+                let place = usize::from(place) % bytes.len();
+                bytes[place] = value;
+            }
+            if let Ok(message) = Message::read(bytes.into()) {
+                prop_assert_eq!(Message::read(message.encode()), Ok(message));
+            }
+        }
+
+        #[test]
+        fn random_bytes_make_no_panic(mut bytes: Vec<u8>) {
+            if let Some(version) = bytes.first_mut() {
+                *version = MESSAGE_VERSION;
+            }
+            drop(Message::read(bytes.into()));
+        }
+    }
+}

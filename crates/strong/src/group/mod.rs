@@ -1,0 +1,379 @@
+//! One group: the voters of one prefix, which keep one order of its writes.
+//!
+//! The consensus is TiKV's Raft library, driven without its ticks and with asynchronous writes. Around it stands all that
+//! a consistent bucket type needs beside:
+//!
+//! 1. A write is decided by the leader when it proposes: its condition is compared with the newest proposed version of
+//!    its key ([`overlay`]). The entry is handed out to be written, sent at once, committed by a majority's syncs, and
+//!    handed out again to be applied. Then the client is answered.
+//! 2. A read is confirmed by a majority ([`reads`]), and served when the confirmed entry is applied. A condition that does
+//!    not hold is a read as well.
+//! 3. A message that says something about the disk waits until that is synced ([`outbox`]).
+//! 4. Nothing of a peer reaches the library that its own checks answer with a panic, and a voter that finds out that it
+//!    forgot takes no part any more (`guard.rs`).
+//! 5. A settled group has no timer and sends nothing ([`timers`]).
+//!
+//! Invariants: a term has one leader; a committed entry is never changed; no condition is decided and no read is served
+//! before the leader's first entry is applied; an answer is `Unavailable` only if the request was not applied and never
+//! will be. The same inputs at the same times with the same random numbers give the same outputs.
+//!
+//! Left out: the journal and the tables, which are the caller's; leases; changes of the voters; catch-up of a voter whose
+//! entries are gone.
+
+mod configuration;
+mod drive;
+mod entry;
+mod guard;
+mod identity;
+mod log;
+mod message;
+mod open;
+mod outbox;
+mod overlay;
+mod reads;
+mod requests;
+mod serve;
+mod state;
+mod timers;
+
+use std::collections::BTreeSet;
+
+use base::{Monotonic, Rng};
+use bytes::Bytes;
+use protocol::peer::Malformed;
+use raft::{RawNode, StateRole};
+
+pub use self::configuration::{Configuration, VOTERS_MAX};
+pub use self::entry::{Entry, NUMBER_MAX, Version, Write};
+pub use self::identity::{Birth, VoterId};
+use self::log::Log;
+pub use self::message::{MESSAGE_VERSION, Message};
+pub use self::open::{Identity, OpenError};
+use self::outbox::Outbox;
+use self::overlay::Overlay;
+use self::reads::Reads;
+use self::requests::Requests;
+pub use self::state::{GroupState, HardState, STATE_VERSION};
+use self::timers::Timers;
+pub use self::timers::{ELECTION_RETRY, HEARTBEAT_EVERY, HEARTBEAT_EVERY_MAX, RANK_DELAY};
+
+/// Entries of a group that are not applied yet, at most: enough for a round trip and a sync of a busy key range.
+pub const UNAPPLIED_ENTRIES_MAX: u64 = 256;
+
+/// Bytes of a group's entries that are not applied yet, at most. One entry is always taken, however large.
+pub const UNAPPLIED_BYTES_MAX: usize = 1 << 20;
+
+/// Requests of a group that wait at once: writes are bounded by their entries, reads by this.
+pub const REQUESTS_MAX: usize = 4_096;
+
+/// What must hold for a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Nothing.
+    None,
+    /// The key is absent or deleted.
+    Absent,
+    /// The key has that version.
+    Is(Version),
+}
+
+/// A write that a client wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// Names the request in its answer.
+    pub token: u64,
+    /// Its condition.
+    pub condition: Condition,
+    /// The write.
+    pub write: Write,
+    /// The version of the key in the caller's tables, in which all that this group handed out to be applied is applied.
+    pub head: Option<Version>,
+    /// The end of the client's wait.
+    pub deadline: Monotonic,
+}
+
+/// An event for a group.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A peer's message has come.
+    Message {
+        /// The peer, as the link knows it.
+        from: VoterId,
+        /// The message.
+        message: Bytes,
+    },
+    /// All batches up to a number are synced.
+    Persisted {
+        /// The number of the last one.
+        number: u64,
+    },
+    /// A client wants to write.
+    Propose(Proposal),
+    /// A client wants to read.
+    Read {
+        /// Names the request in its answer.
+        token: u64,
+        /// The end of the client's wait.
+        deadline: Monotonic,
+    },
+    /// The cluster has registered this start of the process: the store may vote, acknowledge and lead.
+    Registered,
+    /// A peer's process can be reached, or cannot any more.
+    Reachable {
+        /// The peer.
+        voter: VoterId,
+        /// Whether it can.
+        is_up: bool,
+    },
+    /// A peer's process has started anew: it leads nothing that it led before.
+    Restarted {
+        /// The peer.
+        voter: VoterId,
+    },
+    /// Time has passed; due at [`Group::next_timer`].
+    Tick,
+}
+
+/// Records to be written together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Its number, for [`Input::Persisted`].
+    pub number: u64,
+    /// Term and vote, to be written before the entries.
+    pub hard: Option<HardState>,
+    /// Entries. One of another term than the one at its index replaces that one and all above.
+    pub entries: Vec<Entry>,
+}
+
+/// Something that a group wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Write to the journal.
+    Persist(Batch),
+    /// Send to a peer, as best as one can.
+    Send {
+        /// The peer.
+        to: VoterId,
+        /// The message.
+        message: Bytes,
+    },
+    /// Apply entries to the tables, before the outputs that follow.
+    Apply(Vec<Entry>),
+    /// The end of a request.
+    Answer {
+        /// The request.
+        token: u64,
+        /// Its answer.
+        answer: Answer,
+    },
+    /// This store does not have what it had acknowledged: it takes no part any more, and needs a new birth.
+    Forgot,
+    /// A peer sent bytes that are no message.
+    Malformed {
+        /// The peer.
+        from: VoterId,
+        /// What is wrong with them.
+        error: Malformed,
+    },
+}
+
+/// The answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The write is applied.
+    Written(Version),
+    /// The tables, as they are now, may be read.
+    Readable,
+    /// The condition did not hold.
+    Failed,
+    /// The request was not applied, and never will be.
+    Unavailable(Cause),
+    /// The write may be applied at any time, or never.
+    Timeout,
+}
+
+/// Why a request was not applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Cause {
+    /// Another voter leads, or none.
+    #[error("this node does not lead the group")]
+    NotLeader {
+        /// The leader, as far as it is known.
+        leader: Option<VoterId>,
+    },
+    /// The leader has not applied the first entry of its term yet.
+    #[error("the leader of the group is not ready yet")]
+    NotReady,
+    /// Too much of the group is not applied yet.
+    #[error("too many requests of the group are under way")]
+    Overload,
+    /// The request's time was over before it was proposed or confirmed.
+    #[error("no majority of the group has confirmed the request in time")]
+    Expired,
+    /// The leader lost its leadership before it could confirm the request, or another leader replaced the write.
+    #[error("the leader of the group has changed")]
+    LeaderChanged,
+}
+
+/// One group at one voter.
+pub struct Group {
+    identity: Identity,
+    raw: RawNode<Log>,
+    /// The library's term and role that were followed last.
+    role: (u64, StateRole),
+    /// The last entry that was handed out to be applied.
+    applied: u64,
+    outbox: Outbox,
+    overlay: Overlay,
+    requests: Requests,
+    reads: Reads,
+    timers: Timers,
+    /// The cluster knows this start of the process.
+    is_registered: bool,
+    /// This store forgot what it had acknowledged.
+    has_forgotten: bool,
+    /// The highest entry that this store may have acknowledged, while one up to it is damaged or missing.
+    suspect_through: Option<u64>,
+    /// Peers that said that they forgot.
+    forgetful: BTreeSet<VoterId>,
+    rng: Box<dyn Rng>,
+    out: Vec<Output>,
+}
+
+impl Group {
+    /// Takes an input at `now`, and appends to `out` what is to be done, in order.
+    pub fn step(&mut self, input: Input, now: Monotonic, out: &mut Vec<Output>) {
+        let before = self.progress();
+        match input {
+            Input::Message { from, message } => self.on_message(from, message),
+            Input::Persisted { number } => self.on_persisted(number),
+            Input::Propose(proposal) => self.propose(proposal, now),
+            Input::Read { token, deadline } => self.read(token, deadline, now),
+            Input::Registered => self.is_registered = true,
+            Input::Reachable { voter, is_up } => self.on_reachable(voter, is_up),
+            Input::Restarted { voter } => self.on_restarted(voter),
+            Input::Tick => {}
+        }
+        self.drain(now);
+        self.expire(now);
+        self.on_time(now);
+        self.confirm_reads();
+        self.drain(now);
+        self.set_timers(now);
+        out.append(&mut self.out);
+        self.invariants(before);
+    }
+
+    /// When the next [`Input::Tick`] is due; none for a group at rest.
+    pub fn next_timer(&self) -> Option<Monotonic> {
+        self.timers.next().into_iter().chain(self.requests.next_deadline()).min()
+    }
+
+    /// Whether this voter leads.
+    pub fn leads(&self) -> bool {
+        self.raw.raft.state == StateRole::Leader
+    }
+
+    /// Whether it leads and has applied the first entry of its term: it decides conditions and serves reads.
+    pub fn is_ready(&self) -> bool {
+        self.leads() && self.raw.raft.apply_to_current_term()
+    }
+
+    /// Whether all voters that can be reached have all that this leader has, and nothing is under way.
+    pub fn is_settled(&self) -> bool {
+        let last = self.raw.store().last().0;
+        let has_all = |voter: VoterId| {
+            let progress = self.raw.raft.prs().get(voter.number());
+            !self.timers.is_restarted(voter)
+                && progress.is_some_and(|it| it.matched == last && it.committed_index == last)
+        };
+        let mut reached = self.raw.store().configuration.others(self.identity.voter);
+        self.is_ready()
+            && self.applied == last
+            && self.requests.len() == 0
+            && !self.outbox.has_writes()
+            && self.reaches_majority()
+            && reached.all(|voter| !self.timers.reaches(voter) || self.is_forgetful(voter) || has_all(voter))
+    }
+
+    /// The leader, as far as this voter knows.
+    pub fn leader(&self) -> Option<VoterId> {
+        VoterId::of_number(self.raw.raft.leader_id).filter(|_| !self.timers.is_leaderless(self.term()))
+    }
+
+    /// The present term.
+    pub fn term(&self) -> u64 {
+        self.raw.raft.term
+    }
+
+    /// The last entry that was handed out to be applied.
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// Index and term of the last entry.
+    pub fn last(&self) -> (u64, u64) {
+        self.raw.store().last()
+    }
+
+    /// Whether this store forgot what it had acknowledged, and takes no part any more.
+    pub fn has_forgotten(&self) -> bool {
+        self.has_forgotten
+    }
+
+    /// Whether an entry that this store may have acknowledged is damaged or missing.
+    pub fn is_suspect(&self) -> bool {
+        self.suspect_through.is_some()
+    }
+
+    /// The state to be written before a memtable that has applied entries of this group is frozen.
+    pub fn state(&self) -> GroupState {
+        let log = self.raw.store();
+        GroupState {
+            founding: self.identity.founding,
+            hard: log.hard,
+            leader: self.leader(),
+            commit: self.raw.raft.raft_log.committed,
+            applied: self.applied,
+            base: log.base,
+            configuration: log.configuration.clone(),
+            is_removed: false,
+        }
+    }
+
+    fn is_forgetful(&self, voter: VoterId) -> bool {
+        self.forgetful.contains(&voter)
+    }
+
+    fn answer(&mut self, token: u64, answer: Answer) {
+        self.out.push(Output::Answer { token, answer });
+    }
+
+    /// Term, committed and applied index: none of them falls.
+    fn progress(&self) -> [u64; 3] {
+        [self.term(), self.raw.raft.raft_log.committed, self.applied]
+    }
+
+    /// Relations that hold after each step; `before` is the progress before it.
+    fn invariants(&self, before: [u64; 3]) {
+        let (raft, log) = (&self.raw.raft, self.raw.store());
+        debug_assert!(
+            before.iter().zip(self.progress()).all(|(before, now)| *before <= now),
+            "progress grows"
+        );
+        debug_assert!(self.applied <= raft.raft_log.committed, "applied entries are committed");
+        debug_assert_eq!(
+            raft.raft_log.applied, self.applied,
+            "the library and the group have applied the same"
+        );
+        debug_assert_eq!(raft.term, log.hard.term, "a term is handed out in the step that brings it");
+        debug_assert_eq!(raft.raft_log.last_index(), log.last().0, "entries are handed out in their step");
+        debug_assert_eq!(self.role, (raft.term, raft.state), "a role is followed in the step that brings it");
+        debug_assert!(self.out.is_empty(), "outputs are handed out");
+        log.invariants();
+        self.outbox.invariants();
+        self.overlay.invariants(self.applied);
+        self.requests.invariants();
+        self.reads.invariants(self.applied);
+    }
+}

@@ -1,0 +1,150 @@
+//! Times of elections and heartbeats. The library's own ticks are not used, so its random numbers are not either.
+//!
+//! A settled group has no timer. A leader sends heartbeats while its group is not settled; to a voter that does not answer
+//! they become rarer. A voter that knows no leader stands for election after its rank's delay.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use base::{Monotonic, Rng};
+
+use super::identity::VoterId;
+
+/// Interval of a leader's heartbeats while its group is not settled.
+pub const HEARTBEAT_EVERY: Duration = Duration::from_millis(200);
+
+/// Longest interval of heartbeats to a voter that does not answer.
+pub const HEARTBEAT_EVERY_MAX: Duration = Duration::from_secs(2);
+
+/// Delay of an election for each place on the group's list, so that the first reachable one leads.
+pub const RANK_DELAY: Duration = Duration::from_millis(50);
+
+/// Shortest time from one candidacy to the next: several round trips and syncs. The longest is twice as long.
+pub const ELECTION_RETRY: Duration = Duration::from_millis(300);
+
+const _: () = assert!(HEARTBEAT_EVERY.as_nanos() < HEARTBEAT_EVERY_MAX.as_nanos(), "the interval grows");
+
+/// Heartbeats to a voter since it was heard last.
+#[derive(Clone, Copy)]
+struct Backoff {
+    interval: Duration,
+    next: Monotonic,
+}
+
+/// Timers of one group, and what it knows of other voters' reachability.
+#[derive(Default)]
+pub(super) struct Timers {
+    election_at: Option<Monotonic>,
+    heartbeat_at: Option<Monotonic>,
+    down: BTreeSet<VoterId>,
+    backoffs: BTreeMap<VoterId, Backoff>,
+    /// Voters that have started anew and were not heard since.
+    restarted: BTreeSet<VoterId>,
+    /// A term whose leader has started anew, so nobody leads it.
+    leaderless: Option<u64>,
+}
+
+impl Timers {
+    /// Whether a voter counts as reachable.
+    pub(super) fn reaches(&self, voter: VoterId) -> bool {
+        !self.down.contains(&voter)
+    }
+
+    pub(super) fn on_heard(&mut self, voter: VoterId) {
+        self.down.remove(&voter);
+        self.backoffs.remove(&voter);
+    }
+
+    pub(super) fn on_down(&mut self, voter: VoterId) {
+        self.down.insert(voter);
+    }
+
+    /// Notes that a voter's process has started anew.
+    pub(super) fn on_restarted(&mut self, voter: VoterId) {
+        self.on_heard(voter);
+        self.restarted.insert(voter);
+    }
+
+    /// Notes that a voter has answered a leader.
+    pub(super) fn on_answer(&mut self, voter: VoterId) {
+        self.restarted.remove(&voter);
+    }
+
+    /// Whether a voter may have lost entries at a start that it was not asked about yet.
+    pub(super) fn is_restarted(&self, voter: VoterId) -> bool {
+        self.restarted.contains(&voter)
+    }
+
+    /// Notes that nobody leads a term any more.
+    pub(super) fn on_leaderless(&mut self, term: u64) {
+        self.leaderless = Some(term);
+    }
+
+    pub(super) fn is_leaderless(&self, term: u64) -> bool {
+        self.leaderless == Some(term)
+    }
+
+    /// Whether a heartbeat goes to a voter now; if so, the next one goes later unless the voter is heard.
+    pub(super) fn sends_heartbeat(&mut self, voter: VoterId, now: Monotonic) -> bool {
+        let backoff = self.backoffs.entry(voter).or_insert(Backoff { interval: HEARTBEAT_EVERY, next: now });
+        if now < backoff.next {
+            return false;
+        }
+        backoff.next = now + backoff.interval;
+        backoff.interval = (backoff.interval * 2).min(HEARTBEAT_EVERY_MAX);
+        true
+    }
+
+    /// Takes a heartbeat that is due.
+    pub(super) fn take_heartbeat(&mut self, now: Monotonic) -> bool {
+        self.heartbeat_at.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Takes an election that is due, and sets the time of the next one.
+    pub(super) fn take_election(&mut self, now: Monotonic, rng: &mut dyn Rng) -> bool {
+        let is_due = self.election_at.is_some_and(|at| at <= now);
+        if is_due {
+            self.postpone_election(now, rng);
+        }
+        is_due
+    }
+
+    /// Gives a candidate time to win.
+    pub(super) fn postpone_election(&mut self, now: Monotonic, rng: &mut dyn Rng) {
+        self.election_at = Some(now + ELECTION_RETRY + below(ELECTION_RETRY, rng));
+    }
+
+    /// Sets the timers of a leader.
+    pub(super) fn lead(&mut self, is_settled: bool, now: Monotonic) {
+        self.election_at = None;
+        if is_settled {
+            self.heartbeat_at = None;
+        } else {
+            self.heartbeat_at.get_or_insert(now + HEARTBEAT_EVERY);
+        }
+    }
+
+    /// Sets the timers of a voter that follows a leader, or of a store without a vote.
+    pub(super) fn follow(&mut self) {
+        (self.election_at, self.heartbeat_at) = (None, None);
+    }
+
+    /// Sets the timers of a voter without a leader.
+    pub(super) fn seek_leader(&mut self, rank: u32, now: Monotonic, rng: &mut dyn Rng) {
+        self.heartbeat_at = None;
+        self.backoffs.clear();
+        if self.election_at.is_none() {
+            self.election_at = Some(now + RANK_DELAY * rank + below(RANK_DELAY, rng));
+        }
+    }
+
+    /// When a timer is due.
+    pub(super) fn next(&self) -> Option<Monotonic> {
+        self.election_at.into_iter().chain(self.heartbeat_at).min()
+    }
+}
+
+fn below(duration: Duration, rng: &mut dyn Rng) -> Duration {
+    let nanos = u64::try_from(duration.as_nanos()).expect("timers are short");
+    Duration::from_nanos(rng.below(nanos))
+}

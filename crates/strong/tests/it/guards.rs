@@ -1,0 +1,127 @@
+//! Messages with anything in them that can be read: none ends the process.
+
+use base::rng::SplitMix64;
+use base::{Monotonic, Rng};
+use bytes::Bytes;
+use strong::group::{Entry, Input, Message, NUMBER_MAX, Output, UNAPPLIED_ENTRIES_MAX, Write};
+
+use crate::world::{SECOND, World};
+
+/// A message with numbers near those of a group.
+fn some_message(rng: &mut SplitMix64, own_term: u64, last: u64) -> Message {
+    let term = (own_term + rng.below(4)).saturating_sub(1).max(1);
+    let near = |rng: &mut SplitMix64| match rng.chance(1, 50) {
+        true => NUMBER_MAX - 2,
+        false => (last + rng.below(5)).saturating_sub(4).max(1),
+    };
+    let earlier = |rng: &mut SplitMix64| 1 + rng.below(term);
+    let commit = (near(rng), earlier(rng));
+    match rng.below(9) {
+        0 | 1 => {
+            let previous = (near(rng), earlier(rng));
+            let terms = previous.1..=term;
+            let entry = |at, rng: &mut SplitMix64| {
+                let write = Write { key: Bytes::from_static(b"k"), object: None };
+                let term = terms.start() + rng.below(terms.end() - terms.start() + 1);
+                Entry { index: previous.0 + at, term, write: rng.chance(1, 2).then_some(write) }
+            };
+            let mut entries: Vec<Entry> = (1..=rng.below(4)).map(|at| entry(at, rng)).collect();
+            let mut highest = 0;
+            for entry in &mut entries {
+                highest = highest.max(entry.term);
+                entry.term = highest;
+            }
+            let acknowledged = if rng.chance(1, 20) { near(rng) } else { 0 };
+            Message::Append { term, previous, commit: commit.0, acknowledged, entries }
+        }
+        2 => {
+            let rejected = rng.chance(1, 2).then(|| (near(rng), earlier(rng)));
+            Message::AppendReply { term, index: near(rng), commit: commit.0, rejected }
+        }
+        3 => {
+            let commit = if rng.chance(1, 10) { near(rng) } else { 1 };
+            Message::Heartbeat { term, commit, context: rng.below(3) }
+        }
+        4 => Message::HeartbeatReply { term, commit: commit.0, context: rng.below(3) },
+        5 => {
+            let (is_pre, is_transfer) = (rng.chance(1, 2), rng.chance(1, 4));
+            Message::VoteRequest { term, last: (near(rng), earlier(rng)), commit, is_pre, is_transfer }
+        }
+        6 => {
+            let (is_pre, is_rejected) = (rng.chance(1, 2), rng.chance(1, 3));
+            let commit = if rng.chance(1, 2) { (0, 0) } else { commit };
+            Message::VoteReply { term, commit, is_pre, is_rejected }
+        }
+        7 => Message::Resigned { term },
+        _ => Message::TimeoutNow { term },
+    }
+}
+
+#[test]
+fn no_message_of_a_peer_makes_a_panic() {
+    for seed in 0..300 {
+        let mut world = World::quiet(seed, if seed % 4 == 0 { 1 } else { 3 });
+        world.settle();
+        let mut rng = SplitMix64::new(seed);
+        let peers: Vec<_> = (0..world.nodes.len()).map(|node| world.voter(node)).collect();
+        let mut group = world.nodes[0].group.take().unwrap();
+        let (mut unsynced, mut token) = (Vec::new(), 1_000);
+        for _ in 0..100 {
+            world.now = Monotonic(world.now.0 + rng.below(SECOND / 2));
+            let deadline = Monotonic(world.now.0 + SECOND);
+            token += 1;
+            let input = match rng.below(8) {
+                0 => Input::Tick,
+                1 if !unsynced.is_empty() => {
+                    let at = usize::try_from(rng.below(unsynced.len() as u64)).unwrap();
+                    let number = unsynced.drain(..=at).next_back().unwrap();
+                    Input::Persisted { number }
+                }
+                2 => Input::Read { token, deadline },
+                3 => {
+                    let (voter, is_up) = (peers[peers.len() - 1], rng.chance(1, 2));
+                    Input::Reachable { voter, is_up }
+                }
+                _ => {
+                    let message = some_message(&mut rng, group.term(), group.last().0).encode();
+                    let from = peers[usize::try_from(rng.below(peers.len() as u64)).unwrap()];
+                    Input::Message { from, message }
+                }
+            };
+            let mut out = Vec::new();
+            group.step(input, world.now, &mut out);
+            for output in out {
+                if let Output::Persist(batch) = output {
+                    unsynced.push(batch.number);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_follower_that_is_full_drops_entries_and_takes_a_new_leaders() {
+    let mut world = World::quiet(1, 3);
+    let leader = world.settle();
+    let voter = (leader + 1) % 3;
+    let from = world.voter(leader);
+    let mut group = world.nodes[voter].group.take().unwrap();
+    let (term, (first, first_term)) = (group.term(), group.last());
+    let append = |term, previous: (u64, u64)| {
+        let write = Some(Write { key: Bytes::from_static(b"k"), object: None });
+        let entries = vec![Entry { index: previous.0 + 1, term, write }];
+        Message::Append { term, previous, commit: 0, acknowledged: 0, entries }.encode()
+    };
+    let mut step = |message| {
+        let mut out = Vec::new();
+        group.step(Input::Message { from, message }, world.now, &mut out);
+        group.last()
+    };
+    let mut last = (first, first_term);
+    for _ in 0..2 * UNAPPLIED_ENTRIES_MAX {
+        last = step(append(term, last));
+    }
+    assert!(last.0 - first <= UNAPPLIED_ENTRIES_MAX, "{last:?} after {first}");
+    let last = step(append(term + 1, (first, first_term)));
+    assert_eq!(last, (first + 1, term + 1), "entries of a new leader replace those that wait");
+}

@@ -1,0 +1,8 @@
+//! Groups of three to seven voters on a network and on disks from one seed.
+
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+mod guards;
+mod lives;
+mod scripts;
+mod world;
