@@ -109,7 +109,7 @@ impl Group {
 
     pub(super) fn on_reachable(&mut self, voter: VoterId, is_up: bool) {
         if is_up {
-            return self.timers.on_heard(voter);
+            return self.timers.on_up(voter);
         }
         self.timers.on_down(voter);
         if self.leads() {

@@ -50,7 +50,12 @@ impl Timers {
         !self.down.contains(&voter)
     }
 
+    /// Notes a message of a voter. It may be old, so it does not make the voter reachable.
     pub(super) fn on_heard(&mut self, voter: VoterId) {
+        self.backoffs.remove(&voter);
+    }
+
+    pub(super) fn on_up(&mut self, voter: VoterId) {
         self.down.remove(&voter);
         self.backoffs.remove(&voter);
     }
@@ -59,7 +64,7 @@ impl Timers {
         self.down.insert(voter);
     }
 
-    /// Notes that a voter's process has started anew.
+    /// Notes that a voter's process has started anew; that may have been long ago.
     pub(super) fn on_restarted(&mut self, voter: VoterId) {
         self.on_heard(voter);
         self.restarted.insert(voter);
