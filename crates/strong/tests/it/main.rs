@@ -4,5 +4,8 @@
 
 mod guards;
 mod lives;
+#[cfg(feature = "planted")]
+mod planted;
 mod scripts;
+mod stories;
 mod world;

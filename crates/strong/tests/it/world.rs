@@ -30,6 +30,9 @@ const PING_EVERY: u64 = 200 * MILLISECOND;
 /// Silence after which a peer counts as down.
 const SILENT_AFTER: Duration = Duration::from_millis(1_200);
 
+/// Age up to which a message is a sign of life.
+const FRESH: Duration = Duration::from_secs(1);
+
 /// A record of a node's journal.
 #[derive(Clone)]
 enum Record {
@@ -77,11 +80,12 @@ enum Wire {
 
 #[derive(Clone)]
 enum Event {
-    Deliver { from: usize, life: u64, to: usize, wire: Wire },
+    Deliver { from: usize, life: u64, sent: Monotonic, to: usize, wire: Wire },
     Synced { node: usize, life: u64, number: u64, records: usize },
     Ping { node: usize, life: u64 },
     Register { node: usize, life: u64 },
     Start { node: usize },
+    Restart { node: usize },
     Join { pair: (usize, usize) },
     Think { client: usize },
     Request { node: usize, token: u64 },
@@ -121,6 +125,9 @@ pub struct World {
     pub nodes: Vec<Node>,
     pub faults: Faults,
     pub cuts: BTreeSet<(usize, usize)>,
+    /// A pair whose messages are on their way until a test lets them arrive.
+    pub slow: Option<(usize, usize)>,
+    delayed: Vec<Event>,
     pub histories: BTreeMap<Bytes, Vec<Operation>>,
     /// Outcomes of requests, counted.
     pub counts: BTreeMap<&'static str, u64>,
@@ -173,6 +180,8 @@ impl World {
             nodes: births.into_iter().map(node).collect(),
             faults: Faults::default(),
             cuts: BTreeSet::new(),
+            slow: None,
+            delayed: Vec::new(),
             histories: BTreeMap::new(),
             counts: BTreeMap::new(),
             sent: 0,
@@ -285,7 +294,7 @@ impl World {
             return self.at(paused_until, event);
         }
         match event {
-            Event::Deliver { from, life, to, wire } => self.on_delivered(from, life, to, wire),
+            Event::Deliver { from, life, sent, to, wire } => self.on_delivered((from, life), sent, to, wire),
             Event::Synced { node, life, number, records } => {
                 if self.nodes[node].life == life {
                     self.nodes[node].synced = records;
@@ -299,6 +308,10 @@ impl World {
                 }
             }
             Event::Start { node } => self.start(node),
+            Event::Restart { node } => {
+                self.crash(node);
+                self.start(node);
+            }
             Event::Join { pair } => {
                 self.cuts.remove(&pair);
             }
@@ -313,28 +326,33 @@ impl World {
         if self.cuts.contains(&(from, to)) || self.rng.chance(self.faults.lost_of_thousand, 1_000) {
             return;
         }
-        let life = self.nodes[from].life;
+        let (life, sent) = (self.nodes[from].life, self.now);
+        if self.slow == Some((from, to)) {
+            return self.delayed.push(Event::Deliver { from, life, sent, to, wire });
+        }
         for _ in 0..if self.rng.chance(1, 20) { 2 } else { 1 } {
             let is_late = self.rng.chance(self.faults.late_of_thousand, 1_000);
             let late = if is_late { self.rng.below(4 * SECOND) } else { 0 };
             let delay = MILLISECOND / 10 + self.rng.below(5 * MILLISECOND) + late;
-            self.after(delay, Event::Deliver { from, life, to, wire: wire.clone() });
+            self.after(delay, Event::Deliver { from, life, sent, to, wire: wire.clone() });
         }
     }
 
-    fn on_delivered(&mut self, from: usize, life: u64, to: usize, wire: Wire) {
+    fn on_delivered(&mut self, (from, life): (usize, u64), sent: Monotonic, to: usize, wire: Wire) {
         if self.nodes[to].group.is_none() {
             return;
         }
         let known = self.nodes[to].heard.get(&from).map_or(0, |(_, life)| *life);
-        if life >= known {
+        // A node knows how old a message is by the echo of its own pings; an old one is no sign of life.
+        let is_fresh = self.now.since(sent) < FRESH;
+        if life >= known && (is_fresh || life > known) {
             self.nodes[to].heard.insert(from, (self.now, life));
         }
         let voter = self.voter(from);
         if life > known && known > 0 {
             self.step(to, Input::Restarted { voter });
         }
-        if self.nodes[to].up.insert(from) {
+        if is_fresh && self.nodes[to].up.insert(from) {
             self.step(to, Input::Reachable { voter, is_up: true });
         }
         if let Wire::Message(message) = wire {
@@ -524,9 +542,14 @@ impl World {
                 }
             }
             _ => {
-                // Two stand for election at once: both hold the leader for down.
-                for node in 0..count {
-                    self.cut((node, leader.unwrap_or(0)), 2 * SECOND);
+                // An election in which voters start anew.
+                for other in 0..count {
+                    self.cut((node, other), 4 * SECOND);
+                    self.cut((other, node), 4 * SECOND);
+                    let restart = 1_200 * MILLISECOND + self.rng.below(500 * MILLISECOND);
+                    if other != node && self.rng.chance(1, 2) {
+                        self.after(restart, Event::Restart { node: other });
+                    }
                 }
             }
         }
@@ -536,6 +559,14 @@ impl World {
         if pair.0 != pair.1 && self.cuts.insert(pair) {
             let until = self.rng.below(at_most);
             self.after(until, Event::Join { pair });
+        }
+    }
+
+    /// Lets the messages of the slow pair arrive.
+    pub fn arrive(&mut self) {
+        self.slow = None;
+        for event in std::mem::take(&mut self.delayed) {
+            self.after(0, event);
         }
     }
 
@@ -642,7 +673,7 @@ impl World {
         if self.nodes[node].group.is_none() {
             return self.finish(token, Outcome::Unavailable);
         }
-        let deadline = self.now + Duration::from_secs(2);
+        let deadline = Monotonic(self.now.0 + SECOND / 5 + self.rng.below(2 * SECOND));
         let object = match action {
             Action::Get => return self.step(node, Input::Read { token, deadline }),
             Action::Put(value) | Action::PutOnce(value) | Action::Cas { value, .. } => {
@@ -687,16 +718,27 @@ impl World {
             Answer::Unavailable(cause) => {
                 let leader = match cause {
                     Cause::NotLeader { leader } => leader.map(|leader| leader.node.0.into()),
+                    Cause::Expired => None,
                     _ => Some(node),
                 };
-                let count = self.nodes.len();
-                let next = leader.unwrap_or_else(|| self.below(count));
-                self.clients[client].node = next;
+                self.turn(client, leader);
                 Outcome::Unavailable
             }
-            Answer::Timeout => Outcome::Timeout,
+            Answer::Timeout => {
+                self.turn(client, None);
+                Outcome::Timeout
+            }
         };
         self.finish(token, outcome);
+    }
+
+    /// Lets a client ask another node, or stay where it is.
+    fn turn(&mut self, client: usize, to: Option<usize>) {
+        if let Some(node) = to {
+            self.clients[client].node = node;
+        } else if self.rng.chance(1, 2) {
+            self.clients[client].node = self.below(self.nodes.len());
+        }
     }
 
     /// Notes the end of a request; its client thinks about the next one.

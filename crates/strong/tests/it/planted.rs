@@ -1,0 +1,84 @@
+//! Planted bugs: each is caught by a checker within a bounded number of seeds.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use base::planted::{Planted, plant};
+use strong::linearizability::Verdict;
+
+use crate::lives::a_life;
+use crate::stories::{
+    a_condition_fails_by_a_write_that_is_lost, a_disk_with_an_acknowledged_write_is_lost,
+    all_lose_power_after_a_write, an_answer_to_a_read_is_late, votes_are_asked_for_twice,
+};
+use crate::world::World;
+
+/// Seeds within which a bug must be caught.
+const SEEDS: u64 = 200;
+
+/// The first seed whose life shows a bug, and how.
+fn caught(bug: Planted, seeds: u64, life: impl Fn(u64) -> World) -> Option<(u64, String)> {
+    plant(Some(bug));
+    let shown = (0..seeds).find_map(|seed| match catch_unwind(AssertUnwindSafe(|| life(seed).verdict())) {
+        Ok(Verdict::Violation(violation)) => Some((seed, format!("{violation:?}"))),
+        Ok(Verdict::Linearizable | Verdict::Unknown) => None,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            Some((seed, text.unwrap_or_default()))
+        }
+    });
+    plant(None);
+    shown
+}
+
+fn is_caught(bug: Planted, life: impl Fn(u64) -> World) {
+    let shown = caught(bug, SEEDS, life);
+    println!("{bug:?}: {shown:?}");
+    assert!(shown.is_some(), "{bug:?} is not caught within {SEEDS} seeds");
+}
+
+/// Tests of one bug each: caught by a life or a story.
+macro_rules! caught {
+    ($($name:ident: $bug:ident, $life:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                is_caught(Planted::$bug, $life);
+            }
+        )*
+    };
+}
+
+caught! {
+    planted_vote_not_durable: VoteNotDurable, votes_are_asked_for_twice;
+    planted_entry_acked_before_sync: EntryAckedBeforeSync, all_lose_power_after_a_write;
+    planted_ack_before_majority: AckBeforeMajority, a_life;
+    planted_read_before_noop: ReadBeforeNoop, a_life;
+    planted_failed_by_proposed_head: FailedByProposedHead, a_condition_fails_by_a_write_that_is_lost;
+    planted_condition_before_noop: ConditionBeforeNoop, a_life;
+    planted_unavailable_but_applied: UnavailableButApplied, a_life;
+    planted_cas_beside_proposal: CasBesideProposal, a_life;
+    planted_read_index_reused: ReadIndexReused, an_answer_to_a_read_is_late;
+    planted_lost_disk_votes: LostDiskVotes, a_disk_with_an_acknowledged_write_is_lost;
+}
+
+/// How soon lives of groups catch each bug, without the stories: `PLANTED_SURVEY=1000`.
+#[test]
+fn planted_survey() {
+    let Ok(seeds) = std::env::var("PLANTED_SURVEY") else { return };
+    let seeds = seeds.parse().unwrap();
+    for bug in [
+        Planted::VoteNotDurable,
+        Planted::EntryAckedBeforeSync,
+        Planted::AckBeforeMajority,
+        Planted::ReadBeforeNoop,
+        Planted::FailedByProposedHead,
+        Planted::ConditionBeforeNoop,
+        Planted::UnavailableButApplied,
+        Planted::CasBesideProposal,
+        Planted::ReadIndexReused,
+        Planted::LostDiskVotes,
+    ] {
+        println!("SURVEY {bug:?}: {:?}", caught(bug, seeds, a_life));
+    }
+}
