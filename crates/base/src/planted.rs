@@ -129,6 +129,10 @@ pub enum Planted {
     CasBesideProposal,
     /// All confirmed reads of a term have the same context, so a late answer confirms a later read.
     ReadIndexReused,
+    /// A voter that lacks what it acknowledged drops the message that shows it, and goes on voting.
+    ForgotUnnoticed,
+    /// A voter votes though a proposal that it may have acknowledged is damaged.
+    DamagedProposalVotes,
     /// A store that lost its data keeps its birth, so it votes again in terms that it does not remember.
     LostDiskVotes,
 }

@@ -7,7 +7,7 @@
 //!   when it begins to lead;
 //! * entries behind an unknown one, numbers without bounds, snapshots: refused by the reader ([`super::message`]).
 //!
-//! A store that is not registered, or forgot, hears nothing. A suspect one neither votes nor acknowledges until a leader
+//! A store that is not registered hears nothing, one that forgot only says so. A suspect one neither votes nor acknowledges until a leader
 //! has brought it past all that it may have acknowledged.
 
 use bytes::Bytes;
@@ -24,8 +24,11 @@ impl Group {
             Err(error) => return self.out.push(Output::Malformed { from, error }),
         };
         let is_peer = self.raw.store().configuration.others(self.identity.voter).any(|other| other == from);
-        if !self.is_registered || self.has_forgotten || !is_peer || self.is_forgetful(from) {
+        if !self.is_registered || !is_peer || self.is_forgetful(from) {
             return;
+        }
+        if self.has_forgotten {
+            return self.say_forgotten(from, &message);
         }
         if message == Message::Forgot {
             return self.on_forgot(from);
@@ -35,10 +38,12 @@ impl Group {
             self.timers.on_answer(from);
         }
         if self.lacks_acknowledged(&message) {
+            if base::planted!(ForgotUnnoticed) {
+                return;
+            }
             self.has_forgotten = true;
             self.out.push(Output::Forgot);
-            let forgot = Message::Forgot.encode();
-            return self.out.push(Output::Send { to: from, message: forgot });
+            return self.say_forgotten(from, &message);
         }
 
         if !self.is_sane(from, &message) || !self.has_room(&message) {
@@ -54,6 +59,13 @@ impl Group {
             (message.from, message.to) = (from.number(), self.identity.voter.number());
             // The library's error says that it has no use for the message.
             drop(self.raw.step(message));
+        }
+    }
+
+    /// Tells a leader that it must not count on this store, for as long as the store is taken for this voter.
+    fn say_forgotten(&mut self, from: VoterId, message: &Message) {
+        if matches!(message, Message::Append { .. } | Message::Heartbeat { .. }) {
+            self.out.push(Output::Send { to: from, message: Message::Forgot.encode() });
         }
     }
 
@@ -129,7 +141,8 @@ impl Group {
         if self.has_forgotten {
             return None;
         }
-        let Some(through) = self.suspect_through else { return Some(message) };
+        let suspect_through = self.suspect_through.filter(|_| !base::planted!(DamagedProposalVotes));
+        let Some(through) = suspect_through else { return Some(message) };
         match message {
             Message::AppendReply { index, rejected: None, .. } if index < through => None,
             Message::HeartbeatReply { term, commit, .. } => {

@@ -138,7 +138,60 @@ impl Group {
     pub(super) fn may_vote(&self) -> bool {
         self.is_registered
             && !self.has_forgotten
-            && self.suspect_through.is_none()
+            && (self.suspect_through.is_none() || base::planted!(DamagedProposalVotes))
             && self.raw.store().configuration.has_voter(self.identity.voter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::rng::SplitMix64;
+
+    use crate::group::{Configuration, GroupState};
+
+    fn open(
+        change: fn(&mut GroupState),
+        terms: &[u64],
+        suspect_through: Option<u64>,
+    ) -> Result<Group, OpenError> {
+        let voter = VoterId::of_number(7).unwrap();
+        let mut state = GroupState::found(1, Configuration::of_voters([voter]));
+        (state.hard.term, state.applied, state.commit) = (5, 2, 3);
+        change(&mut state);
+        let entries = (2..).zip(terms).map(|(index, &term)| Entry { index, term, write: None }).collect();
+        let identity = Identity { voter, rank: 0, founding: 1, epoch: 0 };
+        Group::open(identity, state, entries, suspect_through, Box::new(SplitMix64::new(1)))
+    }
+
+    fn refused(change: fn(&mut GroupState), terms: &[u64]) -> Option<OpenError> {
+        open(change, terms, None).err()
+    }
+
+    #[test]
+    fn a_group_begins_where_its_store_ended() {
+        let group = open(|_| {}, &[2, 3, 3], None).ok().unwrap();
+        assert_eq!((group.applied(), group.last(), group.term()), (2, (4, 3), 5));
+        assert_eq!(group.state().commit, 3);
+        assert!(!group.is_suspect());
+    }
+
+    #[test]
+    fn states_and_entries_that_contradict_each_other_are_refused() {
+        let other = OpenError::Founding { found: 2, expected: 1 };
+        assert_eq!(refused(|state| state.founding = 2, &[2, 3]), Some(other));
+        assert_eq!(refused(|state| state.is_removed = true, &[2, 3]), Some(OpenError::Removed));
+        let entries = |error| Some(OpenError::Entries(error));
+        assert_eq!(refused(|state| state.base = (5, 1), &[2, 3]), entries("there is a gap"));
+        assert_eq!(refused(|_| {}, &[2, 6]), entries("one is of a later term"));
+        assert_eq!(refused(|_| {}, &[]), entries("an applied one is missing"));
+        assert_eq!(refused(|_| {}, &[2]), entries("a committed one is missing"));
+    }
+
+    #[test]
+    fn a_missing_entry_makes_a_group_suspect() {
+        let group = open(|_| {}, &[2], Some(3)).ok().unwrap();
+        assert!(group.is_suspect());
+        assert_eq!(group.state().commit, 2, "no more than what is here");
     }
 }

@@ -153,3 +153,41 @@ fn below(duration: Duration, rng: &mut dyn Rng) -> Duration {
     let nanos = u64::try_from(duration.as_nanos()).expect("timers are short");
     Duration::from_nanos(rng.below(nanos))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::rng::SplitMix64;
+
+    #[test]
+    fn heartbeats_to_a_silent_voter_become_rarer() {
+        let voter = VoterId::of_number(7).unwrap();
+        let mut timers = Timers::default();
+        let sent = |timers: &mut Timers, seconds: std::ops::Range<u64>| {
+            let ticks = seconds.start * 5..seconds.end * 5;
+            let at = |tick: u64| Monotonic(0) + HEARTBEAT_EVERY * u32::try_from(tick).unwrap();
+            ticks.filter(|&tick| timers.sends_heartbeat(voter, at(tick))).count()
+        };
+        assert_eq!(sent(&mut timers, 0..10), 8, "at 0, 0.2, 0.6, 1.4, 3, and every 2 s from then on");
+        assert_eq!(sent(&mut timers, 10..20), 5);
+        timers.on_heard(voter);
+        assert_eq!(sent(&mut timers, 20..21), 3, "it begins anew");
+    }
+
+    #[test]
+    fn a_candidate_waits_for_its_rank() {
+        let mut rng = SplitMix64::new(1);
+        let now = Monotonic(1_000);
+        for rank in 0..5 {
+            let mut timers = Timers::default();
+            timers.seek_leader(rank, now, &mut rng);
+            let at = timers.next().unwrap();
+            assert!((RANK_DELAY * rank..RANK_DELAY * (rank + 1)).contains(&at.since(now)));
+            assert!(timers.take_election(at, &mut rng), "it is due");
+            let next = timers.next().unwrap().since(at);
+            assert!((ELECTION_RETRY..ELECTION_RETRY * 2).contains(&next));
+            timers.follow();
+            assert_eq!(timers.next(), None);
+        }
+    }
+}

@@ -3,12 +3,15 @@
 use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
 use bytes::Bytes;
-use strong::group::{Entry, Input, Message, NUMBER_MAX, Output, UNAPPLIED_ENTRIES_MAX, Write};
+use strong::group::{
+    Answer, Cause, Condition, Entry, Input, Message, NUMBER_MAX, Output, Proposal, UNAPPLIED_BYTES_MAX,
+    UNAPPLIED_ENTRIES_MAX, Write,
+};
 
 use crate::world::{SECOND, World};
 
-/// A message with numbers near those of a group.
-fn some_message(rng: &mut SplitMix64, own_term: u64, last: u64) -> Message {
+/// A message with numbers near those of a group, of which it had some entries: index and term.
+fn some_message(rng: &mut SplitMix64, own_term: u64, last: u64, known: &[(u64, u64)]) -> Message {
     let term = (own_term + rng.below(4)).saturating_sub(1).max(1);
     let near = |rng: &mut SplitMix64| match rng.chance(1, 50) {
         true => NUMBER_MAX - 2,
@@ -18,7 +21,10 @@ fn some_message(rng: &mut SplitMix64, own_term: u64, last: u64) -> Message {
     let commit = (near(rng), earlier(rng));
     match rng.below(9) {
         0 | 1 => {
-            let previous = (near(rng), earlier(rng));
+            let known = known.iter().rev().filter(|(_, of_term)| *of_term <= term);
+            let known = known.copied().nth(usize::try_from(rng.below(4)).unwrap());
+            let random = (near(rng), earlier(rng));
+            let previous = known.filter(|_| rng.chance(3, 4)).unwrap_or(random);
             let terms = previous.1..=term;
             let entry = |at, rng: &mut SplitMix64| {
                 let write = Write { key: Bytes::from_static(b"k"), object: None };
@@ -59,40 +65,71 @@ fn some_message(rng: &mut SplitMix64, own_term: u64, last: u64) -> Message {
 
 #[test]
 fn no_message_of_a_peer_makes_a_panic() {
-    for seed in 0..300 {
+    let seeds = std::env::var("STRONG_FUZZ").map_or(500, |seeds| seeds.parse().unwrap());
+    for seed in 0..seeds {
         let mut world = World::quiet(seed, if seed % 4 == 0 { 1 } else { 3 });
         world.settle();
         let mut rng = SplitMix64::new(seed);
         let peers: Vec<_> = (0..world.nodes.len()).map(|node| world.voter(node)).collect();
-        let mut group = world.nodes[0].group.take().unwrap();
-        let (mut unsynced, mut token) = (Vec::new(), 1_000);
+        let here = usize::try_from(seed).unwrap() % world.nodes.len();
+        let mut group = world.nodes[here].group.take().unwrap();
+        let (mut unsynced, mut known, mut token) = (Vec::new(), vec![group.last()], 1_000);
+        let mut asked = None;
+        if seed % 2 == 0 {
+            // It stands for election.
+            for &voter in &peers {
+                group.step(Input::Reachable { voter, is_up: false }, world.now, &mut Vec::new());
+            }
+        }
         for _ in 0..100 {
             world.now = Monotonic(world.now.0 + rng.below(SECOND / 2));
             let deadline = Monotonic(world.now.0 + SECOND);
             token += 1;
-            let input = match rng.below(8) {
+            let peer = peers[usize::try_from(rng.below(peers.len() as u64)).unwrap()];
+            let input = match rng.below(14) {
                 0 => Input::Tick,
-                1 if !unsynced.is_empty() => {
-                    let at = usize::try_from(rng.below(unsynced.len() as u64)).unwrap();
+                1 | 6 if !unsynced.is_empty() => {
+                    let all = unsynced.len() - 1;
+                    let some = usize::try_from(rng.below(unsynced.len() as u64)).unwrap();
+                    let at = if rng.chance(1, 2) { all } else { some };
                     let number = unsynced.drain(..=at).next_back().unwrap();
                     Input::Persisted { number }
                 }
                 2 => Input::Read { token, deadline },
+                7 if asked.is_some() => {
+                    let message: Message = asked.take().unwrap();
+                    Input::Message { from: peer, message: message.encode() }
+                }
+                4 => Input::Restarted { voter: peer },
+                5 => {
+                    let write = Write { key: Bytes::from_static(b"k"), object: None };
+                    let condition = Condition::None;
+                    Input::Propose(Proposal { token, condition, write, head: None, deadline })
+                }
                 3 => {
-                    let (voter, is_up) = (peers[peers.len() - 1], rng.chance(1, 2));
-                    Input::Reachable { voter, is_up }
+                    let is_up = rng.chance(1, 2);
+                    Input::Reachable { voter: peer, is_up }
                 }
                 _ => {
-                    let message = some_message(&mut rng, group.term(), group.last().0).encode();
-                    let from = peers[usize::try_from(rng.below(peers.len() as u64)).unwrap()];
-                    Input::Message { from, message }
+                    let message = some_message(&mut rng, group.term(), group.last().0, &known).encode();
+                    Input::Message { from: peer, message }
                 }
             };
             let mut out = Vec::new();
             group.step(input, world.now, &mut out);
             for output in out {
-                if let Output::Persist(batch) = output {
-                    unsynced.push(batch.number);
+                match output {
+                    Output::Persist(batch) => {
+                        unsynced.push(batch.number);
+                        known.extend(batch.entries.iter().map(|entry| (entry.index, entry.term)));
+                    }
+                    Output::Send { message, .. } => {
+                        if let Ok(Message::VoteRequest { term, is_pre, .. }) = Message::read(message) {
+                            let commit = (0, 0);
+                            asked = Some(Message::VoteReply { term, commit, is_pre, is_rejected: false });
+                        }
+                    }
+                    _ => {}
                 }
             }
         }
@@ -124,4 +161,31 @@ fn a_follower_that_is_full_drops_entries_and_takes_a_new_leaders() {
     assert!(last.0 - first <= UNAPPLIED_ENTRIES_MAX, "{last:?} after {first}");
     let last = step(append(term + 1, (first, first_term)));
     assert_eq!(last, (first + 1, term + 1), "entries of a new leader replace those that wait");
+}
+
+/// Proposes writes of a size at a leader that is cut off, until it refuses one; how many it takes.
+fn proposals_taken(size: usize) -> u64 {
+    let mut world = World::quiet(2, 3);
+    let leader = world.settle();
+    let now = world.now;
+    let deadline = Monotonic(now.0 + SECOND);
+    let mut group = world.nodes[leader].group.take().unwrap();
+    (0_u64..)
+        .find(|&token| {
+            let object = Some(Bytes::from(vec![0; size]));
+            let write = Write { key: Bytes::copy_from_slice(&token.to_le_bytes()), object };
+            let proposal = Proposal { token, condition: Condition::Absent, write, head: None, deadline };
+            let mut out = Vec::new();
+            group.step(Input::Propose(proposal), now, &mut out);
+            out.contains(&Output::Answer { token, answer: Answer::Unavailable(Cause::Overload) })
+        })
+        .unwrap()
+}
+
+#[test]
+fn a_leader_that_is_full_refuses_more() {
+    assert_eq!(proposals_taken(10), UNAPPLIED_ENTRIES_MAX);
+    let taken = proposals_taken(UNAPPLIED_BYTES_MAX / 10);
+    assert!((9..=10).contains(&taken), "{taken} entries of a tenth");
+    assert_eq!(proposals_taken(2 * UNAPPLIED_BYTES_MAX), 1, "one is always taken");
 }

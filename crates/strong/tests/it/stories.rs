@@ -99,14 +99,54 @@ pub fn all_lose_power_after_a_write(seed: u64) -> World {
     world
 }
 
+/// One of two voters that acknowledged a write is set back to an earlier journal, hears the leader, and then the leader dies.
+pub fn a_journal_is_set_back(seed: u64) -> World {
+    let mut world = World::quiet(seed, 3);
+    let leader = world.settle();
+    let (holder, late) = ((leader + 1) % 3, (leader + 2) % 3);
+    let records = world.records(holder);
+    world.isolate(late);
+    assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
+    world.run(SECOND);
+    world.roll_back(holder, records);
+    world.start(holder);
+    world.run(2 * SECOND);
+    world.crash(leader);
+    world.cuts.clear();
+    world.run(5 * SECOND);
+    world.start(leader);
+    world.end();
+    world
+}
+
+/// Of one of two voters that acknowledged a write the entry is damaged; the other one dies.
+pub fn an_acknowledged_entry_is_damaged(seed: u64) -> World {
+    let mut world = World::quiet(seed, 3);
+    let leader = world.settle();
+    let (holder, late) = ((leader + 1) % 3, (leader + 2) % 3);
+    world.isolate(late);
+    assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
+    let damaged = world.group(holder).last().0;
+    world.crash(leader);
+    world.crash(holder);
+    world.start_damaged(holder, damaged);
+    world.cuts.clear();
+    world.run(5 * SECOND);
+    world.start(leader);
+    world.end();
+    world
+}
+
 #[test]
 fn stories_are_linearizable() {
-    let stories: [fn(u64) -> World; 5] = [
+    let stories: [fn(u64) -> World; 7] = [
         votes_are_asked_for_twice,
         a_condition_fails_by_a_write_that_is_lost,
         an_answer_to_a_read_is_late,
         a_disk_with_an_acknowledged_write_is_lost,
         all_lose_power_after_a_write,
+        a_journal_is_set_back,
+        an_acknowledged_entry_is_damaged,
     ];
     for (number, story) in stories.into_iter().enumerate() {
         for seed in 0..20 {
