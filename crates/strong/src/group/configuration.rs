@@ -36,11 +36,15 @@ impl Configuration {
         self.voters.contains(&voter) || self.outgoing.contains(&voter)
     }
 
-    /// All members but one.
+    /// Whether a voter is a member.
+    pub fn has(&self, voter: VoterId) -> bool {
+        self.has_voter(voter) || self.learners.contains(&voter)
+    }
+
+    /// All members but one. While members change, a voter may come twice.
     pub fn others(&self, here: VoterId) -> impl Iterator<Item = VoterId> {
-        let all: BTreeSet<VoterId> =
-            [&self.voters, &self.outgoing, &self.learners].into_iter().flatten().copied().collect();
-        all.into_iter().filter(move |voter| *voter != here)
+        let all = [&self.voters, &self.outgoing, &self.learners];
+        all.into_iter().flatten().copied().filter(move |voter| *voter != here)
     }
 
     /// As the library has it.

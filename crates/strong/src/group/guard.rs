@@ -1,7 +1,7 @@
 //! Messages of peers, and what is looked at before the library sees them.
 //!
 //! The library ends the process where a message contradicts what it knows. A peer could send, or a lost disk cause:
-//! * an acknowledgment of entries that this leader does not have: dropped;
+//! * an acknowledgment of entries that this leader does not have: dropped, since it would count for later entries;
 //! * a heartbeat that commits what is not here: this store forgot, and says so;
 //! * an answer to a vote request that did not leave yet: dropped, since the library demands that all entries are written
 //!   when it begins to lead;
@@ -23,7 +23,7 @@ impl Group {
             Ok(message) => message,
             Err(error) => return self.out.push(Output::Malformed { from, error }),
         };
-        let is_peer = self.raw.store().configuration.others(self.identity.voter).any(|other| other == from);
+        let is_peer = from != self.identity.voter && self.raw.store().configuration.has(from);
         if !self.is_registered || !is_peer || self.is_forgetful(from) {
             return;
         }

@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 
 use raft::eraftpb;
-use raft::eraftpb::MessageType;
 
 /// Messages behind writes.
 #[derive(Default)]
@@ -32,27 +31,20 @@ impl Outbox {
         &mut self,
         number: u64,
         has_write: bool,
-        mut messages: Vec<eraftpb::Message>,
+        messages: Vec<eraftpb::Message>,
     ) -> Vec<eraftpb::Message> {
         assert!(number > self.last, "numbers grow");
         self.last = number;
         if has_write {
             self.writes.push_back(number);
         }
-        if self.writes.is_empty() {
+        if self.writes.is_empty() || base::planted!(EntryAckedBeforeSync) {
             return messages;
-        }
-
-        let mut released = Vec::new();
-        if base::planted!(EntryAckedBeforeSync) {
-            let is_ack =
-                |message: &eraftpb::Message| message.get_msg_type() == MessageType::MsgAppendResponse;
-            (released, messages) = messages.into_iter().partition(is_ack);
         }
         if !messages.is_empty() {
             self.held.push_back((number, messages));
         }
-        released
+        Vec::new()
     }
 
     /// Notes that all writes up to a number are synced; gives the messages that may leave.
@@ -79,5 +71,35 @@ impl Outbox {
             self.held.front().is_none_or(|(number, _)| *number > self.synced()),
             "no message waits for a write that is synced"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(index: u64) -> Vec<eraftpb::Message> {
+        let mut message = eraftpb::Message::default();
+        (message.index, message.term) = (index, 1);
+        vec![message]
+    }
+
+    fn indexes(messages: Vec<eraftpb::Message>) -> Vec<u64> {
+        messages.iter().map(|message| message.index).collect()
+    }
+
+    #[test]
+    fn messages_leave_in_order_behind_their_writes() {
+        let mut outbox = Outbox::default();
+        assert_eq!(indexes(outbox.hold(1, false, message(10))), [10], "nothing is to be synced");
+        assert_eq!(indexes(outbox.hold(2, true, message(20))), []);
+        assert_eq!(indexes(outbox.hold(3, false, message(30))), [], "behind the write of the one before");
+        assert_eq!(indexes(outbox.hold(4, true, message(40))), []);
+        assert_eq!((outbox.synced(), outbox.has_writes()), (1, true));
+        assert_eq!(indexes(outbox.on_synced(2)), [20, 30]);
+        assert_eq!(outbox.synced(), 3);
+        assert_eq!(indexes(outbox.on_synced(2)), [], "told twice");
+        assert_eq!(indexes(outbox.on_synced(4)), [40]);
+        assert_eq!((outbox.synced(), outbox.has_writes()), (4, false));
     }
 }

@@ -159,7 +159,14 @@ mod tests {
 
     #[test]
     fn encoded_states_are_read() {
-        for state in [state(), GroupState::found(7, Configuration::of_voters(voters()))] {
+        let [first, second, third] = voters();
+        let joint = Configuration {
+            voters: [first, second].into(),
+            outgoing: [second].into(),
+            learners: [third].into(),
+        };
+        let joint = GroupState { configuration: joint, is_removed: false, ..state() };
+        for state in [state(), joint, GroupState::found(7, Configuration::of_voters(voters()))] {
             let bytes = state.encode();
             for length in 0..bytes.len() {
                 assert!(GroupState::read(bytes.slice(..length)).is_err(), "{length} bytes");

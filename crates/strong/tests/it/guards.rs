@@ -65,7 +65,7 @@ fn some_message(rng: &mut SplitMix64, own_term: u64, last: u64, known: &[(u64, u
 
 #[test]
 fn no_message_of_a_peer_makes_a_panic() {
-    let seeds = std::env::var("STRONG_FUZZ").map_or(500, |seeds| seeds.parse().unwrap());
+    let seeds = std::env::var("STRONG_FUZZ").map_or(3_000, |seeds| seeds.parse().unwrap());
     for seed in 0..seeds {
         let mut world = World::quiet(seed, if seed % 4 == 0 { 1 } else { 3 });
         world.settle();
@@ -188,4 +188,27 @@ fn a_leader_that_is_full_refuses_more() {
     let taken = proposals_taken(UNAPPLIED_BYTES_MAX / 10);
     assert!((9..=10).contains(&taken), "{taken} entries of a tenth");
     assert_eq!(proposals_taken(2 * UNAPPLIED_BYTES_MAX), 1, "one is always taken");
+}
+
+#[test]
+fn an_acknowledgment_of_entries_that_do_not_exist_commits_nothing() {
+    let mut world = World::quiet(3, 3);
+    let leader = world.settle();
+    let (from, now) = (world.voter((leader + 1) % 3), world.now);
+    let deadline = Monotonic(now.0 + SECOND);
+    let mut group = world.nodes[leader].group.take().unwrap();
+    let (term, index) = (group.term(), group.last().0 + 1);
+    let reply = Message::AppendReply { term, index, commit: index, rejected: None }.encode();
+    let mut out = Vec::new();
+    group.step(Input::Message { from, message: reply }, now, &mut out);
+
+    let write = Write { key: Bytes::from_static(b"k"), object: None };
+    let proposal = Proposal { token: 1, condition: Condition::None, write, head: None, deadline };
+    group.step(Input::Propose(proposal), now, &mut out);
+    let number = out.iter().find_map(|output| match output {
+        Output::Persist(batch) => Some(batch.number),
+        _ => None,
+    });
+    group.step(Input::Persisted { number: number.unwrap() }, now, &mut out);
+    assert!(!out.iter().any(|output| matches!(output, Output::Answer { .. } | Output::Apply(_))), "{out:?}");
 }
