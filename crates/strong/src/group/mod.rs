@@ -4,14 +4,14 @@
 //! a consistent bucket type needs beside:
 //!
 //! 1. A write is decided by the leader when it proposes: its condition is compared with the newest proposed version of
-//!    its key ([`overlay`]). The entry is handed out to be written, sent at once, committed by a majority's syncs, and
+//!    its key (`overlay.rs`). The entry is handed out to be written, sent at once, committed by a majority's syncs, and
 //!    handed out again to be applied. Then the client is answered.
-//! 2. A read is confirmed by a majority ([`reads`]), and served when the confirmed entry is applied. A condition that does
+//! 2. A read is confirmed by a majority (`reads.rs`), and served when the confirmed entry is applied. A condition that does
 //!    not hold is a read as well.
-//! 3. A message that says something about the disk waits until that is synced ([`outbox`]).
+//! 3. A message that says something about the disk waits until that is synced (`outbox.rs`).
 //! 4. Nothing of a peer reaches the library that its own checks answer with a panic, and a voter that finds out that it
 //!    forgot takes no part any more (`guard.rs`).
-//! 5. A settled group has no timer and sends nothing ([`timers`]).
+//! 5. A settled group has no timer and sends nothing (`timers.rs`).
 //!
 //! Invariants: a term has one leader; a committed entry is never changed; no condition is decided and no read is served
 //! before the leader's first entry is applied; an answer is `Unavailable` only if the request was not applied and never
