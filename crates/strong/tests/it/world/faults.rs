@@ -1,0 +1,95 @@
+//! Faults of a world, drawn from its seed.
+
+use base::{Monotonic, Rng};
+
+use super::{Event, MILLISECOND, SECOND, World};
+
+/// Faults that a world has.
+#[derive(Clone, Copy, Default)]
+pub struct Faults {
+    pub lost_of_thousand: u64,
+    pub late_of_thousand: u64,
+    /// Mean time between two faults; none without.
+    pub every: Option<u64>,
+    /// Whether disks are lost, too.
+    pub loses_disks: bool,
+}
+
+impl World {
+    /// Begins with faults.
+    pub fn with_faults(mut self, faults: Faults) -> World {
+        self.faults = faults;
+        self.after(SECOND, Event::Fault);
+        self
+    }
+
+    pub(super) fn fault(&mut self) {
+        let Some(every) = self.faults.every else { return };
+        let next = self.rng.below(2 * every);
+        self.after(next, Event::Fault);
+        let count = self.nodes.len();
+        let leader = self.leader().filter(|_| self.rng.chance(1, 2));
+        let node = leader.unwrap_or(self.below(count));
+        let short = if self.rng.chance(1, 2) { 100 * MILLISECOND } else { 4 * SECOND };
+        match self.rng.below(12) {
+            0 | 1 => {
+                self.crash(node);
+                let down = self.rng.below(short);
+                self.after(down, Event::Start { node });
+            }
+            2 if self.rng.chance(1, 2) => {
+                for node in 0..count {
+                    self.crash(node);
+                    let down = self.rng.below(short);
+                    self.after(down, Event::Start { node });
+                }
+            }
+            3 | 4 => {
+                let pause = self.rng.below(short);
+                self.pause(node, pause);
+            }
+            5..=7 => {
+                let other = self.below(count);
+                self.cut((node, other), short);
+            }
+            8 | 9 => {
+                for other in 0..count {
+                    self.cut((node, other), short);
+                    self.cut((other, node), short);
+                }
+            }
+            10 if self.faults.loses_disks => {
+                let lost = self.nodes.iter().filter(|node| node.is_gone).count();
+                if lost < (count - 1) / 2 && self.rng.chance(1, 2) {
+                    self.lose_disk(node);
+                    let down = self.rng.below(short);
+                    self.after(down, Event::Start { node });
+                }
+            }
+            _ => {
+                // An election in which voters start anew.
+                for other in 0..count {
+                    self.cut((node, other), 4 * SECOND);
+                    self.cut((other, node), 4 * SECOND);
+                    let restart = 1_200 * MILLISECOND + self.rng.below(500 * MILLISECOND);
+                    if other != node && self.rng.chance(1, 2) {
+                        self.after(restart, Event::Restart { node: other });
+                    }
+                }
+            }
+        }
+    }
+
+    pub fn pause(&mut self, node: usize, nanos: u64) {
+        self.nodes[node].paused_until = Monotonic(self.now.0 + nanos);
+    }
+
+    /// Ends all faults but pauses under way, and starts all nodes that are down.
+    pub fn heal(&mut self) {
+        self.faults = Faults::default();
+        self.cuts.clear();
+        for node in 0..self.nodes.len() {
+            self.start(node);
+        }
+    }
+}

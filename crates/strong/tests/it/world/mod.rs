@@ -1,0 +1,276 @@
+//! Voters of one group, each with a journal, on a network that loses, doubles, delays and cuts, and their clients.
+//!
+//! A journal is a list of records. A crash keeps those that are synced and some of the others, in order; a start plays
+//! them again. Nodes ping each other on the same network, and hold a peer for down after a while of silence. Clients send
+//! one request at a time; each request and its answer is an operation of a history.
+//!
+//! Checked after each step: one leader of each term, and one entry at each index of what is applied.
+
+mod clients;
+mod faults;
+mod network;
+mod node;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::rng::SplitMix64;
+use base::{Monotonic, Rng};
+use bytes::Bytes;
+use ring::NodeId;
+use strong::group::{Birth, Condition, Configuration, Entry, Group, Input, Output, VoterId};
+use strong::linearizability::{Action, Operation, Outcome};
+
+use self::clients::{Client, Pending};
+pub use self::faults::Faults;
+use self::network::Wire;
+pub use self::node::Node;
+
+pub const MILLISECOND: u64 = 1_000_000;
+pub const SECOND: u64 = 1_000 * MILLISECOND;
+
+/// The number of the groups' founding.
+const FOUNDING: u64 = 0xF00D;
+
+#[derive(Clone)]
+enum Event {
+    Deliver { from: usize, life: u64, sent: Monotonic, to: usize, wire: Wire },
+    Synced { node: usize, life: u64, number: u64, records: usize },
+    Ping { node: usize, life: u64 },
+    Register { node: usize, life: u64 },
+    Start { node: usize },
+    Restart { node: usize },
+    Join { pair: (usize, usize) },
+    Think { client: usize },
+    Request { node: usize, token: u64 },
+    Fault,
+}
+
+pub struct World {
+    pub now: Monotonic,
+    pub nodes: Vec<Node>,
+    pub faults: Faults,
+    pub cuts: BTreeSet<(usize, usize)>,
+    /// A pair whose messages are on their way until a test lets them arrive.
+    pub slow: Option<(usize, usize)>,
+    delayed: Vec<Event>,
+    pub histories: BTreeMap<Bytes, Vec<Operation>>,
+    /// Outcomes of requests, counted.
+    pub counts: BTreeMap<&'static str, u64>,
+    pub sent: u64,
+    events: BTreeMap<(Monotonic, u64), Event>,
+    sequence: u64,
+    rng: SplitMix64,
+    clients: Vec<Client>,
+    pending: BTreeMap<u64, Pending>,
+    token: u64,
+    value: u64,
+    /// Numbers calls and returns.
+    instant: u64,
+    entries: BTreeMap<u64, Entry>,
+    leaders: BTreeMap<u64, usize>,
+    configuration: Configuration,
+    has_clients: bool,
+}
+
+pub fn key(number: u64) -> Bytes {
+    Bytes::from(format!("key {number}"))
+}
+
+fn voter(node: usize, birth: Birth) -> VoterId {
+    VoterId { node: NodeId(u16::try_from(node).unwrap()), birth }
+}
+
+impl World {
+    pub fn new(seed: u64, nodes: usize, clients: usize) -> World {
+        let mut rng = SplitMix64::new(seed);
+        let births: Vec<Birth> = (0..nodes).map(|_| Birth::draw(&mut rng)).collect();
+        let voters = births.iter().enumerate().map(|(node, birth)| voter(node, *birth));
+        let configuration = Configuration::of_voters(voters);
+        let mut world = World {
+            now: Monotonic(SECOND),
+            nodes: births.into_iter().map(Node::new).collect(),
+            faults: Faults::default(),
+            cuts: BTreeSet::new(),
+            slow: None,
+            delayed: Vec::new(),
+            histories: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            sent: 0,
+            events: BTreeMap::new(),
+            sequence: 0,
+            rng,
+            clients: (0..clients).map(|_| Client::default()).collect(),
+            pending: BTreeMap::new(),
+            token: 0,
+            value: 0,
+            instant: 0,
+            entries: BTreeMap::new(),
+            leaders: BTreeMap::new(),
+            configuration,
+            has_clients: true,
+        };
+        (0..nodes).for_each(|node| world.start(node));
+        (0..clients).for_each(|client| world.after(0, Event::Think { client }));
+        world
+    }
+
+    /// A world whose only client asks what a test tells it to.
+    pub fn quiet(seed: u64, nodes: usize) -> World {
+        let mut world = World::new(seed, nodes, 1);
+        world.has_clients = false;
+        world
+    }
+
+    pub fn voter(&self, node: usize) -> VoterId {
+        voter(node, self.nodes[node].birth)
+    }
+
+    pub fn group(&self, node: usize) -> &Group {
+        self.nodes[node].group.as_ref().unwrap()
+    }
+
+    /// The node that leads in the highest term.
+    pub fn leader(&self) -> Option<usize> {
+        let leads = |node: &usize| self.nodes[*node].group.as_ref().is_some_and(Group::leads);
+        (0..self.nodes.len()).filter(leads).max_by_key(|&node| self.group(node).term())
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.rng.below(bound as u64)).unwrap()
+    }
+
+    fn after(&mut self, nanos: u64, event: Event) {
+        self.at(Monotonic(self.now.0 + nanos), event);
+    }
+
+    fn at(&mut self, at: Monotonic, event: Event) {
+        self.sequence += 1;
+        self.events.insert((at, self.sequence), event);
+    }
+
+    /// Lets time pass.
+    pub fn run(&mut self, nanos: u64) {
+        let end = Monotonic(self.now.0 + nanos);
+        while self.advance(end) {}
+    }
+
+    /// Lets time pass until a condition holds, which is looked at after each event; whether it came to hold.
+    pub fn run_until(&mut self, nanos: u64, holds: impl Fn(&World) -> bool) -> bool {
+        let end = Monotonic(self.now.0 + nanos);
+        while !holds(self) && self.advance(end) {}
+        holds(self)
+    }
+
+    /// Lets the next event before `end` happen; false if there is none.
+    fn advance(&mut self, end: Monotonic) -> bool {
+        let timer = |(number, node): (usize, &Node)| {
+            let timer = node.group.as_ref()?.next_timer()?;
+            Some((timer.max(self.now).max(node.paused_until), number))
+        };
+        let timer = self.nodes.iter().enumerate().filter_map(timer).min();
+        let event = self.events.first_key_value().map(|(&(at, _), _)| at);
+        let next = timer.map(|(at, _)| at).into_iter().chain(event).min();
+        let Some(next) = next.filter(|next| *next <= end) else {
+            self.now = end;
+            return false;
+        };
+        self.now = next.max(self.now);
+        if event == Some(next) {
+            let (_, event) = self.events.pop_first().unwrap();
+            self.on_event(event);
+        } else if let Some((_, node)) = timer {
+            self.step(node, Input::Tick);
+        }
+        true
+    }
+
+    fn on_event(&mut self, event: Event) {
+        let node = match event {
+            Event::Deliver { to, .. } => Some(to),
+            Event::Synced { node, .. }
+            | Event::Ping { node, .. }
+            | Event::Register { node, .. }
+            | Event::Request { node, .. } => Some(node),
+            _ => None,
+        };
+        let paused_until = node.map_or(Monotonic(0), |node| self.nodes[node].paused_until);
+        if paused_until > self.now {
+            return self.at(paused_until, event);
+        }
+        match event {
+            Event::Deliver { from, life, sent, to, wire } => self.on_delivered((from, life), sent, to, wire),
+            Event::Synced { node, life, number, records } => {
+                if self.nodes[node].life == life {
+                    self.nodes[node].synced = records;
+                    self.step(node, Input::Persisted { number });
+                }
+            }
+            Event::Ping { node, life } => self.ping(node, life),
+            Event::Register { node, life } => {
+                if self.nodes[node].life == life {
+                    self.step(node, Input::Registered);
+                }
+            }
+            Event::Start { node } => self.start(node),
+            Event::Restart { node } => {
+                self.crash(node);
+                self.start(node);
+            }
+            Event::Join { pair } => {
+                self.cuts.remove(&pair);
+            }
+            Event::Think { client } => self.think(client),
+            Event::Request { node, token } => self.on_request(node, token),
+            Event::Fault => self.fault(),
+        }
+    }
+
+    pub fn step(&mut self, node: usize, input: Input) {
+        let mut out = Vec::new();
+        let Some(group) = &mut self.nodes[node].group else { return };
+        group.step(input, self.now, &mut out);
+        for output in out {
+            match output {
+                Output::Persist(batch) => self.persist(node, batch),
+                Output::Send { to, message } => {
+                    assert_eq!(to, self.voter(usize::from(to.node.0)), "a voter of the group");
+                    self.send(node, to.node.0.into(), Wire::Message(message));
+                }
+                Output::Apply(entries) => self.apply(node, entries),
+                Output::Answer { token, answer } => self.on_answer(node, token, answer),
+                Output::Forgot => self.nodes[node].forgot = true,
+                Output::Malformed { error, .. } => panic!("{error}"),
+            }
+        }
+        let Some(group) = self.nodes[node].group.as_ref().filter(|group| group.leads()) else { return };
+        let leader = *self.leaders.entry(group.term()).or_insert(node);
+        assert_eq!(leader, node, "two leaders of term {}", group.term());
+    }
+
+    /// The node that leads once its group is settled.
+    pub fn settle(&mut self) -> usize {
+        let is_settled =
+            |world: &World| world.leader().is_some_and(|leader| world.group(leader).is_settled());
+        assert!(self.run_until(20 * SECOND, is_settled), "the group does not settle");
+        self.leader().unwrap()
+    }
+
+    /// Ends a life: all faults are over, the group settles, and each key is read once more.
+    pub fn end(&mut self) {
+        self.heal();
+        // Pauses and late messages end.
+        self.run(6 * SECOND);
+        self.stop_clients();
+        let leader = self.settle();
+        for key in self.histories.keys().cloned().collect::<Vec<_>>() {
+            let read = self.ask(leader, key, Action::Get, Condition::None);
+            assert!(matches!(read, Outcome::Read(_)), "a settled group answers: {read:?}");
+        }
+        for node in 0..self.nodes.len() {
+            let it = &self.nodes[node];
+            if it.group.as_ref().is_some_and(|group| !group.has_forgotten()) {
+                assert_eq!(it.table, self.nodes[leader].table, "tables of nodes {node} and {leader}");
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The network: messages that are lost, doubled and late, cuts, and pings by which nodes know each other's silence.
+
+use std::time::Duration;
+
+use base::{Monotonic, Rng};
+use bytes::Bytes;
+use strong::group::Input;
+
+use super::{Event, MILLISECOND, SECOND, World};
+
+/// Interval of pings between nodes.
+pub(super) const PING_EVERY: u64 = 200 * MILLISECOND;
+
+/// Silence after which a peer counts as down.
+const SILENT_AFTER: Duration = Duration::from_millis(1_200);
+
+/// Age up to which a message is a sign of life.
+const FRESH: Duration = Duration::from_secs(1);
+
+#[derive(Clone)]
+pub(super) enum Wire {
+    Ping,
+    Message(Bytes),
+}
+
+impl World {
+    pub(super) fn send(&mut self, from: usize, to: usize, wire: Wire) {
+        self.sent += 1;
+        if self.cuts.contains(&(from, to)) || self.rng.chance(self.faults.lost_of_thousand, 1_000) {
+            return;
+        }
+        let (life, sent) = (self.nodes[from].life, self.now);
+        if self.slow == Some((from, to)) {
+            return self.delayed.push(Event::Deliver { from, life, sent, to, wire });
+        }
+        for _ in 0..if self.rng.chance(1, 20) { 2 } else { 1 } {
+            let is_late = self.rng.chance(self.faults.late_of_thousand, 1_000);
+            let late = if is_late { self.rng.below(4 * SECOND) } else { 0 };
+            let delay = MILLISECOND / 10 + self.rng.below(5 * MILLISECOND) + late;
+            self.after(delay, Event::Deliver { from, life, sent, to, wire: wire.clone() });
+        }
+    }
+
+    pub(super) fn on_delivered(
+        &mut self,
+        (from, life): (usize, u64),
+        sent: Monotonic,
+        to: usize,
+        wire: Wire,
+    ) {
+        if self.nodes[to].group.is_none() {
+            return;
+        }
+        let known = self.nodes[to].heard.get(&from).map_or(0, |(_, life)| *life);
+        // A node knows how old a message is by the echo of its own pings; an old one is no sign of life.
+        let is_fresh = self.now.since(sent) < FRESH;
+        if life >= known && (is_fresh || life > known) {
+            self.nodes[to].heard.insert(from, (self.now, life));
+        }
+        let voter = self.voter(from);
+        if life > known && known > 0 {
+            self.step(to, Input::Restarted { voter });
+        }
+        if is_fresh && self.nodes[to].up.insert(from) {
+            self.step(to, Input::Reachable { voter, is_up: true });
+        }
+        if let Wire::Message(message) = wire {
+            self.step(to, Input::Message { from: voter, message });
+        }
+    }
+
+    pub(super) fn ping(&mut self, node: usize, life: u64) {
+        if self.nodes[node].life != life || self.nodes[node].group.is_none() {
+            return;
+        }
+        for other in (0..self.nodes.len()).filter(|other| *other != node) {
+            let heard = self.nodes[node].heard.get(&other).map_or(Monotonic(0), |(at, _)| *at);
+            if self.now.since(heard) > SILENT_AFTER && self.nodes[node].up.remove(&other) {
+                let voter = self.voter(other);
+                self.step(node, Input::Reachable { voter, is_up: false });
+            }
+            self.send(node, other, Wire::Ping);
+        }
+        self.after(PING_EVERY, Event::Ping { node, life });
+    }
+
+    /// Cuts a node off in both directions.
+    pub fn isolate(&mut self, node: usize) {
+        for other in (0..self.nodes.len()).filter(|other| *other != node) {
+            self.cuts.extend([(node, other), (other, node)]);
+        }
+    }
+
+    pub(super) fn cut(&mut self, pair: (usize, usize), at_most: u64) {
+        if pair.0 != pair.1 && self.cuts.insert(pair) {
+            let until = self.rng.below(at_most);
+            self.after(until, Event::Join { pair });
+        }
+    }
+
+    /// Lets the messages of the slow pair arrive.
+    pub fn arrive(&mut self) {
+        self.slow = None;
+        for event in std::mem::take(&mut self.delayed) {
+            self.after(0, event);
+        }
+    }
+}
