@@ -170,12 +170,12 @@ impl Group {
         is_majority(&configuration.voters) && is_majority(&configuration.outgoing)
     }
 
-    /// Whether this voter may stand for election.
+    /// Whether this voter may stand for election: it hears voters enough to win.
     ///
     /// A group's only voter wins at once, and the library demands that all its entries are written then.
     fn may_campaign(&self) -> bool {
         let is_alone = self.raw.store().configuration.voters.len() == 1;
-        self.may_vote() && !(is_alone && self.outbox.has_writes())
+        self.may_vote() && self.reaches_majority() && !(is_alone && self.outbox.has_writes())
     }
 
     /// Sets the timers by role.

@@ -95,6 +95,21 @@ fn one_way_cuts_that_last_do_not_stop_a_group() {
 }
 
 #[test]
+fn a_voter_that_hears_no_majority_is_silent() {
+    let mut world = World::quiet(9, 3);
+    let leader = world.settle();
+    world.crash(leader);
+    world.crash((leader + 1) % 3);
+    world.run(5 * SECOND);
+    let (last, sent) = ((leader + 2) % 3, world.sent);
+    assert_eq!(world.group(last).next_timer(), None);
+    world.run(QUIET);
+    assert!(world.sent - sent <= 2 * 5 * 21, "it sends pings alone: {}", world.sent - sent);
+    world.start(leader);
+    world.settle();
+}
+
+#[test]
 fn heartbeats_to_a_dead_voter_become_rarer() {
     let mut world = World::quiet(3, 3);
     let leader = world.settle();

@@ -137,16 +137,22 @@ impl World {
         self.after(register, Event::Register { node, life });
     }
 
-    /// Ends a node's process; of its records that are not synced, the first few stay.
+    /// Ends a node's process; of its records that are not synced, the first few stay, and a part of the next one.
     pub fn crash(&mut self, node: usize) {
         if self.nodes[node].group.take().is_none() {
             return;
         }
         let unsynced = self.nodes[node].disk.len() - self.nodes[node].synced;
         let kept = self.nodes[node].synced + self.below(unsynced + 1);
+        let torn = self.nodes[node].disk.get(kept).cloned();
+        self.nodes[node].disk.truncate(kept);
+        if let Some(Record::Batch(mut batch)) = torn.filter(|_| self.rng.chance(1, 2)) {
+            // Term and vote stand in front of the entries.
+            batch.entries.truncate(self.below(batch.entries.len() + 1));
+            self.nodes[node].disk.push(Record::Batch(batch));
+        }
         let it = &mut self.nodes[node];
-        it.disk.truncate(kept);
-        it.synced = kept;
+        it.synced = it.disk.len();
         it.paused_until = Monotonic(0);
         it.life += 1;
         let lost: Vec<u64> =
