@@ -1,8 +1,9 @@
-//! The library, driven: what it wants written, sent and applied, and its role.
+//! The library, driven: its writes, messages, committed entries and role.
 //!
-//! 1. [`Group::drain`] hands out what the library wants written, sends what may leave, applies what is committed, until it
-//!    wants nothing more.
-//! 2. [`Group::on_persisted`] tells the library what is synced, and releases the messages that waited for it.
+//! 1. [`Group::drain`] hands out the library's writes, the messages that may leave and the committed entries, until
+//!    there are no more.
+//! 2. [`Group::on_persisted`] tells the library how far its writes are synced, and releases the messages that waited
+//!    for it.
 //! 3. [`Group::on_time`] begins elections and sends heartbeats.
 
 use std::collections::BTreeSet;
@@ -17,7 +18,7 @@ use super::state::HardState;
 use super::{Batch, Group, Output};
 
 impl Group {
-    /// Does what the library wants done.
+    /// Does all that the library wants done.
     pub(super) fn drain(&mut self, now: Monotonic) {
         self.follow_role();
         while self.raw.has_ready() {
@@ -130,7 +131,7 @@ impl Group {
         self.role = (term, role);
     }
 
-    /// Does what is due.
+    /// Begins an election or sends heartbeats, if they are due.
     pub(super) fn on_time(&mut self, now: Monotonic) {
         if self.leads() {
             if self.timers.take_heartbeat(now) {

@@ -1,14 +1,14 @@
-//! Messages of peers, and what is looked at before the library sees them.
+//! Messages of peers, and the checks that stand before the library.
 //!
-//! The library ends the process where a message contradicts what it knows. A peer could send, or a lost disk cause:
+//! The library ends the process where a message contradicts its state. A peer could send, or a lost disk cause:
 //! * an acknowledgment of entries that this leader does not have: dropped, since it would count for later entries;
-//! * a heartbeat that commits what is not here: this store forgot, and says so;
-//! * an answer to a vote request that did not leave yet: dropped, since the library demands that all entries are written
-//!   when it begins to lead;
+//! * a heartbeat that commits entries that are not here: this store forgot, and says so;
+//! * an answer to a vote request that did not leave yet: dropped, since the library demands that all entries are
+//!   written when it begins to lead;
 //! * entries behind an unknown one, numbers without bounds, snapshots: refused by the reader ([`super::message`]).
 //!
-//! A store that is not registered hears nothing, one that forgot only says so. A suspect one neither votes nor acknowledges until a leader
-//! has brought it past all that it may have acknowledged.
+//! A store that is not registered hears nothing, one that forgot only says so. A suspect one neither votes nor
+//! acknowledges until a leader has brought it past all that it may have acknowledged.
 
 use bytes::Bytes;
 
@@ -71,8 +71,8 @@ impl Group {
 
     /// Whether a leader knows of an acknowledgment by this store of entries that are not here.
     ///
-    /// It says so in heartbeats and appends, of its own term; no later term can have removed entries since, because they
-    /// are committed. An answer to such a message is never judged: answers come late and twice.
+    /// It says so in heartbeats and appends, of its own term; no later term can have removed entries since, because
+    /// they are committed. An answer to such a message is never judged: answers come late and twice.
     fn lacks_acknowledged(&self, message: &Message) -> bool {
         let (term, acknowledged) = match *message {
             Message::Heartbeat { term, commit, .. } => (term, commit),
@@ -82,7 +82,7 @@ impl Group {
         term >= self.term() && acknowledged > self.last().0
     }
 
-    /// What the library believes, and a peer could send otherwise.
+    /// Whether the library may believe a message that a peer could send otherwise.
     fn is_sane(&self, from: VoterId, message: &Message) -> bool {
         match *message {
             Message::AppendReply { index, rejected, .. } => rejected.is_some() || index <= self.last().0,

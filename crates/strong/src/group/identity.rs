@@ -8,7 +8,7 @@ const BIRTH_BITS: u32 = 48;
 
 /// A random number that a store draws when it begins to exist; never zero.
 ///
-/// A store that lost what it may have promised draws a new one. To all groups it is another voter from then on, which
+/// A store that may have lost a promise draws a new one. To all groups it is another voter from then on, which
 /// no configuration names, so it neither votes nor acknowledges in the old one's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Birth(u64);

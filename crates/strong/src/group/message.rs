@@ -1,10 +1,10 @@
 //! Messages between the voters of a group: `docs/formats/strong.md`.
 //!
 //! The frame around a message has its checksum, its sender and its group. The consensus library's own encoding is not
-//! used: what a peer sends is read here, within bounds, and only then becomes a message of the library.
+//! used: bytes of a peer are read here, within bounds, and only then become a message of the library.
 //!
-//! Invariants: no input makes [`Message::read`] panic, or take memory that the bytes do not back; what was read follows
-//! the rules that can be checked without the receiver's log. `guard.rs` checks the others.
+//! Invariants: no input makes [`Message::read`] panic, or take memory that the bytes do not back; a message that was
+//! read follows the rules that can be checked without the receiver's log. `guard.rs` checks the others.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use protocol::peer::{Malformed, Reader, put_bytes, put_varint};
@@ -97,7 +97,7 @@ pub enum Message {
         /// The leader's term.
         term: u64,
     },
-    /// This voter does not have what it had acknowledged, and never takes part again under this birth.
+    /// This voter lost entries that it had acknowledged, and never takes part again under this birth.
     Forgot,
 }
 

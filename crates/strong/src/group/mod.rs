@@ -1,24 +1,24 @@
 //! One group: the voters of one prefix, which keep one order of its writes.
 //!
-//! The consensus is TiKV's Raft library, driven without its ticks and with asynchronous writes. Around it stands all that
-//! a consistent bucket type needs beside:
+//! The consensus is TiKV's Raft library, driven without its ticks and with asynchronous writes. Around it stands all
+//! that a consistent bucket type needs beside:
 //!
 //! 1. A write is decided by the leader when it proposes: its condition is compared with the newest proposed version of
-//!    its key (`overlay.rs`). The entry is handed out to be written, sent at once, committed by a majority's syncs, and
-//!    handed out again to be applied. Then the client is answered.
-//! 2. A read is confirmed by a majority (`reads.rs`), and served when the confirmed entry is applied. A condition that does
-//!    not hold is a read as well.
+//!    its key (`overlay.rs`). The entry is handed out to be written, sent at once, committed by a majority's syncs,
+//!    and handed out again to be applied. Then the client is answered.
+//! 2. A read is confirmed by a majority (`reads.rs`), and served when the confirmed entry is applied. A condition that
+//!    does not hold is a read as well.
 //! 3. A message that says something about the disk waits until that is synced (`outbox.rs`).
-//! 4. Nothing of a peer reaches the library that its own checks answer with a panic, and a voter that finds out that it
-//!    forgot takes no part any more (`guard.rs`).
+//! 4. Nothing of a peer reaches the library that its own checks answer with a panic, and a voter that finds out that
+//!    it forgot takes no part any more (`guard.rs`).
 //! 5. A settled group has no timer and sends nothing (`timers.rs`).
 //!
-//! Invariants: a term has one leader; a committed entry is never changed; no condition is decided and no read is served
-//! before the leader's first entry is applied; an answer is `Unavailable` only if the request was not applied and never
-//! will be. The same inputs at the same times with the same random numbers give the same outputs.
+//! Invariants: a term has one leader; a committed entry is never changed; no condition is decided and no read is
+//! served before the leader's first entry is applied; an answer is `Unavailable` only if the request was not applied
+//! and never will be. The same inputs at the same times with the same random numbers give the same outputs.
 //!
-//! Left out: the journal and the tables, which are the caller's; leases; changes of the voters; catch-up of a voter whose
-//! entries are gone.
+//! Left out: the journal and the tables, which are the caller's; leases; changes of the voters; catch-up of a voter
+//! whose entries are gone.
 
 mod configuration;
 mod drive;
@@ -66,7 +66,7 @@ pub const UNAPPLIED_BYTES_MAX: usize = 1 << 20;
 /// Requests of a group that wait at once: writes are bounded by their entries, reads by this.
 pub const REQUESTS_MAX: usize = 4_096;
 
-/// What must hold for a write.
+/// The condition of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing.
@@ -86,7 +86,8 @@ pub struct Proposal {
     pub condition: Condition,
     /// The write.
     pub write: Write,
-    /// The version of the key in the caller's tables, in which all that this group handed out to be applied is applied.
+    /// The version of the key in the caller's tables, in which all that this group handed out to be applied is
+    /// applied.
     pub head: Option<Version>,
     /// The end of the client's wait.
     pub deadline: Monotonic,
@@ -166,13 +167,13 @@ pub enum Output {
         /// Its answer.
         answer: Answer,
     },
-    /// This store does not have what it had acknowledged: it takes no part any more, and needs a new birth.
+    /// This store lost entries that it had acknowledged: it takes no part any more, and needs a new birth.
     Forgot,
     /// A peer sent bytes that are no message.
     Malformed {
         /// The peer.
         from: VoterId,
-        /// What is wrong with them.
+        /// The fault in them.
         error: Malformed,
     },
 }
@@ -230,7 +231,7 @@ pub struct Group {
     timers: Timers,
     /// The cluster knows this start of the process.
     is_registered: bool,
-    /// This store forgot what it had acknowledged.
+    /// This store lost entries that it had acknowledged.
     has_forgotten: bool,
     /// The highest entry that this store may have acknowledged, while one up to it is damaged or missing.
     suspect_through: Option<u64>,
@@ -241,7 +242,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Takes an input at `now`, and appends to `out` what is to be done, in order.
+    /// Takes an input at `now`, and appends its outputs to `out`, in order.
     pub fn step(&mut self, input: Input, now: Monotonic, out: &mut Vec<Output>) {
         let before = self.progress();
         match input {
@@ -316,7 +317,7 @@ impl Group {
         self.raw.store().last()
     }
 
-    /// Whether this store forgot what it had acknowledged, and takes no part any more.
+    /// Whether this store lost entries that it had acknowledged, and takes no part any more.
     pub fn has_forgotten(&self) -> bool {
         self.has_forgotten
     }

@@ -11,14 +11,14 @@ use super::log::Log;
 use super::state::GroupState;
 use super::{Group, Outbox, Overlay, Reads, Requests, Timers, UNAPPLIED_BYTES_MAX};
 
-/// Bytes of entries in one message, at most: all that may be unapplied fits, so that a suspect voter is brought up to date
-/// by one message that it need not acknowledge in part.
+/// Bytes of entries in one message, at most: all that may be unapplied fits, so that a suspect voter is brought up to
+/// date by one message that it need not acknowledge in part.
 const APPEND_BYTES_MAX: u64 = 2 * UNAPPLIED_BYTES_MAX as u64;
 
 /// Appends under way to one voter, at most.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// Of whom and of what a group is.
+/// The voter that a group is of, and its place in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// This voter.
@@ -31,7 +31,7 @@ pub struct Identity {
     pub epoch: u16,
 }
 
-/// The reason why a group cannot begin from what the store holds.
+/// The reason why a group cannot begin from its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The state is of another founding.

@@ -1,6 +1,6 @@
-//! Messages that wait until what they say is durable.
+//! Messages that wait until the writes that they speak of are synced.
 //!
-//! The library numbers what it wants written. A message of a voter that does not lead waits until all writes up to its
+//! The library numbers its writes. A message of a voter that does not lead waits until all writes up to its
 //! number are synced; a leader's leaves at once, before its own sync.
 //!
 //! Invariant: messages leave in the order of their numbers.

@@ -1,7 +1,7 @@
 //! Confirmed reads: a leader asks a majority whether it still leads.
 //!
-//! Requests that came since the last round share the next one, so each round begins after its requests came. A round has
-//! a context that no other round of this process had: an answer to one round never confirms another.
+//! Requests that came since the last round share the next one, so each round begins after its requests came. A round
+//! has a context that no other round of this process had: an answer to one round never confirms another.
 //!
 //! 1. A request is added; it waits for a round.
 //! 2. A round begins: its heartbeats carry its context.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::Monotonic;
 
-/// What a request waits for.
+/// The event that a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
     /// A write, for the entry of that index and term.
@@ -18,7 +18,7 @@ pub(super) enum Waiting {
     },
     /// A read, for its confirmation.
     Read,
-    /// A write whose condition did not hold, for the confirmation of what it was compared with.
+    /// A write whose condition did not hold, for the confirmation of the version that it was compared with.
     Check {
         /// The entry of the version that it was compared with.
         index: u64,

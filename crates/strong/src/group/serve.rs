@@ -35,7 +35,7 @@ impl Group {
             if base::planted!(FailedByProposedHead) {
                 return self.answer(token, Answer::Failed);
             }
-            // A failed condition is a read: it is answered when a majority has confirmed what it was compared with.
+            // A failed condition is a read: it is answered when a majority has confirmed the version compared.
             self.requests.add(token, Waiting::Check { index: compared.index }, deadline);
             return self.reads.add(token);
         }

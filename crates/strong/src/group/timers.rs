@@ -1,7 +1,7 @@
 //! Times of elections and heartbeats. The library's own ticks are not used, so its random numbers are not either.
 //!
-//! A settled group has no timer. A leader sends heartbeats while its group is not settled; to a voter that does not answer
-//! they become rarer. A voter that knows no leader stands for election after its rank's delay.
+//! A settled group has no timer. A leader sends heartbeats while its group is not settled; to a voter that does not
+//! answer they become rarer. A voter that knows no leader stands for election after its rank's delay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,7 +31,7 @@ struct Backoff {
     next: Monotonic,
 }
 
-/// Timers of one group, and what it knows of other voters' reachability.
+/// Timers of one group, and the reachability of its other voters.
 #[derive(Default)]
 pub(super) struct Timers {
     election_at: Option<Monotonic>,

@@ -9,7 +9,7 @@
 //!    events leave the list.
 //! 3. If the first event left is a return, its operation cannot be placed any more, and the last placement is undone.
 //!
-//! What an outcome means: *failed* is a read by which the condition did not hold; *unavailable* never takes effect;
+//! Meanings of outcomes: *failed* is a read by which the condition did not hold; *unavailable* never takes effect;
 //! *timeout* may take effect at any time after its call, or never.
 //!
 //! Invariant: the verdict *violation* is never given for a linearizable history; a search beyond its budget is

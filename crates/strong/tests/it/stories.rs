@@ -5,7 +5,8 @@ use strong::linearizability::{Action, Outcome, Verdict};
 
 use crate::world::{SECOND, World, key};
 
-/// Two voters have voted for a candidate and start anew; another one that has not heard of its term asks for their votes.
+/// Two voters have voted for a candidate and start anew; another one that has not heard of its term asks for their
+/// votes.
 pub fn votes_are_asked_for_twice(seed: u64) -> World {
     let mut world = World::quiet(seed, 5);
     let old = world.settle();
@@ -99,7 +100,8 @@ pub fn all_lose_power_after_a_write(seed: u64) -> World {
     world
 }
 
-/// One of two voters that acknowledged a write is set back to an earlier journal, hears the leader, and then the leader dies.
+/// One of two voters that acknowledged a write is set back to an earlier journal, hears the leader, and then the
+/// leader dies.
 pub fn a_journal_is_set_back(seed: u64) -> World {
     let mut world = World::quiet(seed, 3);
     let leader = world.settle();

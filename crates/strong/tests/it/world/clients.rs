@@ -23,7 +23,7 @@ pub(super) struct Pending {
 pub(super) struct Client {
     /// The node that it asks.
     pub(super) node: usize,
-    /// What it has seen of each key.
+    /// The version of each key that it has seen.
     pub(super) seen: BTreeMap<Bytes, Held>,
 }
 

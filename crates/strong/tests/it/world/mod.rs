@@ -1,10 +1,10 @@
 //! Voters of one group, each with a journal, on a network that loses, doubles, delays and cuts, and their clients.
 //!
 //! A journal is a list of records. A crash keeps those that are synced and some of the others, in order; a start plays
-//! them again. Nodes ping each other on the same network, and hold a peer for down after a while of silence. Clients send
-//! one request at a time; each request and its answer is an operation of a history.
+//! them again. Nodes ping each other on the same network, and hold a peer for down after a while of silence. Clients
+//! send one request at a time; each request and its answer is an operation of a history.
 //!
-//! Checked after each step: one leader of each term, and one entry at each index of what is applied.
+//! Checked after each step: one leader of each term, and one applied entry at each index.
 
 mod clients;
 mod faults;
@@ -114,7 +114,7 @@ impl World {
         world
     }
 
-    /// A world whose only client asks what a test tells it to.
+    /// A world whose only client sends requests of a test.
     pub fn quiet(seed: u64, nodes: usize) -> World {
         let mut world = World::new(seed, nodes, 1);
         world.has_clients = false;

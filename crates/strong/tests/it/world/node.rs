@@ -22,7 +22,7 @@ enum Record {
 /// The value of a key and its version.
 pub type Held = (Version, u64);
 
-/// What a journal says.
+/// The contents of a journal.
 struct Replayed {
     state: GroupState,
     entries: Vec<Entry>,
