@@ -129,6 +129,8 @@ pub enum Planted {
     CasBesideProposal,
     /// All confirmed reads of a term have the same context, so a late answer confirms a later read.
     ReadIndexReused,
+    /// A voter takes part before the cluster has registered the start of its process.
+    CloneVotesBeforeRegistered,
     /// A voter that lacks what it acknowledged drops the message that shows it, and goes on voting.
     ForgotUnnoticed,
     /// A voter votes though a proposal that it may have acknowledged is damaged.

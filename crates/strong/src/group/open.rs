@@ -125,7 +125,7 @@ impl Group {
             requests: Requests::default(),
             reads: Reads::default(),
             timers: Timers::default(),
-            is_registered: false,
+            is_registered: base::planted!(CloneVotesBeforeRegistered),
             has_forgotten: false,
             suspect_through,
             forgetful: BTreeSet::new(),

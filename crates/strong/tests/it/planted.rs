@@ -7,7 +7,7 @@ use strong::linearizability::Verdict;
 
 use crate::lives::a_life;
 use crate::stories::{
-    a_condition_fails_by_a_write_that_is_lost, a_disk_with_an_acknowledged_write_is_lost,
+    a_clone_is_started, a_condition_fails_by_a_write_that_is_lost, a_disk_with_an_acknowledged_write_is_lost,
     a_journal_is_set_back, all_lose_power_after_a_write, an_acknowledged_entry_is_damaged,
     an_answer_to_a_read_is_late, votes_are_asked_for_twice,
 };
@@ -60,6 +60,7 @@ caught! {
     planted_unavailable_but_applied: UnavailableButApplied, a_life;
     planted_cas_beside_proposal: CasBesideProposal, a_life;
     planted_read_index_reused: ReadIndexReused, an_answer_to_a_read_is_late;
+    planted_clone_votes: CloneVotesBeforeRegistered, a_clone_is_started;
     planted_forgot_unnoticed: ForgotUnnoticed, a_journal_is_set_back;
     planted_damaged_proposal_votes: DamagedProposalVotes, an_acknowledged_entry_is_damaged;
     planted_lost_disk_votes: LostDiskVotes, a_disk_with_an_acknowledged_write_is_lost;

@@ -139,9 +139,30 @@ pub fn an_acknowledged_entry_is_damaged(seed: u64) -> World {
     world
 }
 
+/// A copy of an earlier journal of a voter that acknowledged a write runs in its place, unregistered.
+pub fn a_clone_is_started(seed: u64) -> World {
+    let mut world = World::quiet(seed, 3);
+    let leader = world.settle();
+    let (holder, late) = ((leader + 1) % 3, (leader + 2) % 3);
+    let records = world.records(holder);
+    world.isolate(late);
+    assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
+    world.crash(leader);
+    world.roll_back(holder, records);
+    world.nodes[holder].is_refused = true;
+    world.start(holder);
+    world.cuts.clear();
+    world.run(5 * SECOND);
+    world.crash(holder);
+    world.nodes[holder].is_gone = true;
+    world.start(leader);
+    world.end();
+    world
+}
+
 #[test]
 fn stories_are_linearizable() {
-    let stories: [fn(u64) -> World; 7] = [
+    let stories: [fn(u64) -> World; 8] = [
         votes_are_asked_for_twice,
         a_condition_fails_by_a_write_that_is_lost,
         an_answer_to_a_read_is_late,
@@ -149,6 +170,7 @@ fn stories_are_linearizable() {
         all_lose_power_after_a_write,
         a_journal_is_set_back,
         an_acknowledged_entry_is_damaged,
+        a_clone_is_started,
     ];
     for (number, story) in stories.into_iter().enumerate() {
         for seed in 0..20 {

@@ -46,6 +46,8 @@ pub struct Node {
     pub(super) up: BTreeSet<usize>,
     /// It lost its disk, and is another voter now, which no group knows.
     pub is_gone: bool,
+    /// The cluster refuses to register it: another process has its number.
+    pub is_refused: bool,
     /// Its group said that it forgot.
     pub forgot: bool,
 }
@@ -64,6 +66,7 @@ impl Node {
             heard: BTreeMap::new(),
             up: BTreeSet::new(),
             is_gone: false,
+            is_refused: false,
             forgot: false,
         }
     }
@@ -134,7 +137,9 @@ impl World {
         let life = it.life;
         let (ping, register) = (self.rng.below(PING_EVERY), self.rng.below(200 * MILLISECOND));
         self.after(ping, Event::Ping { node, life });
-        self.after(register, Event::Register { node, life });
+        if !self.nodes[node].is_refused {
+            self.after(register, Event::Register { node, life });
+        }
     }
 
     /// Ends a node's process; of its records that are not synced, the first few stay, and a part of the next one.
