@@ -24,6 +24,13 @@ pub struct Ring {
     version: RingVersion,
     size: RingSize,
     members: Arc<Members>,
+    /// Shared by rings of the same owners.
+    ownership: Arc<Ownership>,
+}
+
+/// The owner of each partition, and all that follows from these alone.
+#[derive(Debug)]
+struct Ownership {
     /// By partition.
     owners: Box<[NodeId]>,
     /// Who owns a partition.
@@ -49,14 +56,20 @@ impl Ring {
             return Err(Error::Owners { owners: owners.len(), partitions: size.partitions() });
         }
         let owning: NodeSet = owners.iter().copied().collect();
-        for node in owning.iter() {
-            if !members.get(node).is_some_and(|member| member.state.may_own()) {
-                return Err(Error::Owner(node));
-            }
-        }
+        check_owning(&owning, &members)?;
         let nodes = u16::try_from(owning.len()).expect("members are numbered by sixteen bits");
         let rows = Rows::of(&owners, usize::from(nodes));
-        Ok(Ring { version, size, members, owners, owning, nodes, rows })
+        let ownership = Arc::new(Ownership { owners, owning, nodes, rows });
+        Ok(Ring { version, size, members, ownership })
+    }
+
+    /// A ring of the same owners, under another version and among members of whom something else may be known.
+    ///
+    /// # Errors
+    /// [`Error::Owner`] if an owner is no member or in a state in which it owns nothing.
+    pub fn with_members(&self, version: RingVersion, members: Arc<Members>) -> Result<Ring, Error> {
+        check_owning(self.owning(), &members)?;
+        Ok(Ring { version, size: self.size, members, ownership: Arc::clone(&self.ownership) })
     }
 
     /// A ring whose only node owns everything.
@@ -106,17 +119,17 @@ impl Ring {
 
     /// How many nodes own partitions.
     pub fn nodes(&self) -> u16 {
-        self.nodes
+        self.ownership.nodes
     }
 
     /// Which nodes own partitions.
     pub fn owning(&self) -> &NodeSet {
-        &self.owning
+        &self.ownership.owning
     }
 
     /// The owners, by partition.
     pub fn owners(&self) -> &[NodeId] {
-        &self.owners
+        &self.ownership.owners
     }
 
     /// The owner of `partition`.
@@ -125,7 +138,7 @@ impl Ring {
     /// If the ring has no such partition.
     #[inline]
     pub fn owner(&self, partition: Partition) -> NodeId {
-        self.owners[partition.0 as usize]
+        self.ownership.owners[partition.0 as usize]
     }
 
     /// The partitions that `node` owns, clockwise.
@@ -154,7 +167,7 @@ impl Ring {
     /// If the ring has no such partition.
     #[inline]
     pub fn preflist_with_fallbacks(&self, partition: Partition, n_val: usize) -> Preflist<'_> {
-        Preflist::new(self, partition, n_val, n_val.max(usize::from(self.nodes)))
+        Preflist::new(self, partition, n_val, n_val.max(usize::from(self.nodes())))
     }
 
     /// The primaries of an object.
@@ -177,7 +190,21 @@ impl Ring {
 
     #[inline]
     pub(crate) fn rows(&self) -> &Rows {
-        &self.rows
+        &self.ownership.rows
+    }
+}
+
+/// Checks that those that own partitions may.
+fn check_owning(owning: &NodeSet, members: &Members) -> Result<(), Error> {
+    // Both are in the order of their numbers.
+    let mut members = members.iter();
+    let mut may_own = |node: NodeId| {
+        let member = members.find(|member| member.id >= node);
+        member.is_some_and(|member| member.id == node && member.state.may_own())
+    };
+    match owning.iter().find(|&node| !may_own(node)) {
+        Some(node) => Err(Error::Owner(node)),
+        None => Ok(()),
     }
 }
 
@@ -185,7 +212,7 @@ impl Ring {
 impl PartialEq for Ring {
     fn eq(&self, other: &Ring) -> bool {
         let told = |ring: &Ring| (ring.version, ring.size);
-        told(self) == told(other) && self.owners == other.owners && self.members == other.members
+        told(self) == told(other) && self.owners() == other.owners() && self.members == other.members
     }
 }
 
@@ -229,6 +256,10 @@ mod tests {
             let error = ring(owners).expect_err("no owner").to_string();
             assert_eq!(error, format!("node {stranger} is no member that may own a partition"));
         }
+        let later = good.with_members(RingVersion(4), members(&states[..3])).unwrap();
+        assert_eq!((later.version(), later.owners()), (RingVersion(4), good.owners()));
+        let exited = good.with_members(RingVersion(4), members(&[(1, Valid), (4, Exiting), (9, Down)]));
+        assert_eq!(exited, Err(Error::Owner(NodeId(4))));
         let short = Ring::new(RingVersion(3), size, members(&states), [NodeId(1); 7].into());
         assert_eq!(short.expect_err("short").to_string(), "7 owners are told for 8 partitions");
     }

@@ -1,8 +1,9 @@
 //! For each partition the first different nodes clockwise from it, so that a preference list is one cache line.
 //!
-//! The row of a partition follows from the row of the next one: its own owner comes first, and then the others in the
-//! order they had. So the rows of a ring are made in one walk against the clock. What a row does not hold is found by
-//! walking on: a partition's gap tells in one load whether its owner came up before.
+//! Where the next [`ROW_LEN`] owners differ, they are the row. Elsewhere it follows from the row of the next partition:
+//! its own owner comes first, and then the others in the order they had. So the rows of a ring are made in one walk
+//! against the clock. What a row does not hold is found by walking on: a partition's gap tells in one load whether its
+//! owner came up before.
 
 use crate::node_id::NodeId;
 use crate::nodes::NodeSet;
@@ -11,26 +12,23 @@ use crate::partition::Partition;
 /// Most nodes in a row: what a cache line holds. A primary or a fallback beyond it is looked for on the ring.
 pub(crate) const ROW_LEN: usize = 16;
 
-/// A node, and the first of its partitions clockwise from where the row begins.
+/// A node, and the first of its partitions clockwise from where the row begins: the partition in the lower half.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Place {
-    partition: u16,
-    node: u16,
-}
+pub(crate) struct Place(u32);
 
 impl Place {
     fn new(partition: usize, node: NodeId) -> Place {
-        Place { partition: narrow(partition), node: node.0 }
+        Place(u32::from(node.0) << u16::BITS | u32::from(narrow(partition)))
     }
 
     #[inline]
     pub(crate) fn partition(self) -> Partition {
-        Partition(u32::from(self.partition))
+        Partition(self.0 & u32::from(u16::MAX))
     }
 
     #[inline]
     pub(crate) fn node(self) -> NodeId {
-        NodeId(self.node)
+        NodeId((self.0 >> u16::BITS) as u16)
     }
 }
 
@@ -38,10 +36,32 @@ impl Place {
 #[repr(align(64))]
 struct Row([Place; ROW_LEN]);
 
+impl Row {
+    /// The partitions from `first` on, whose owners differ from each other.
+    fn fill(&mut self, first: usize, owners: &[NodeId]) {
+        let first = u32::from(narrow(first));
+        for ((place, steps), owner) in self.0.iter_mut().zip(0..).zip(owners) {
+            *place = Place((u32::from(owner.0) << u16::BITS) + first + steps);
+        }
+    }
+
+    /// Makes it that of the partition before: its owner comes first, the others move up, as far as where it was or the
+    /// last.
+    fn prepend(&mut self, partition: usize, owner: NodeId, len: usize) {
+        let mut moved = Place::new(partition, owner);
+        for place in &mut self.0[..len] {
+            std::mem::swap(place, &mut moved);
+            if moved.node() == owner {
+                break;
+            }
+        }
+    }
+}
+
 const _: () = assert!(size_of::<Row>() == 64, "a row is a cache line");
 
 /// All rows of a ring.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Rows {
     rows: Box<[Row]>,
     /// Places in each: all nodes there are, if a row holds as many.
@@ -55,21 +75,24 @@ pub(crate) struct Rows {
 impl Rows {
     /// The rows of a ring with these owners, which are so many different ones.
     pub(crate) fn of(owners: &[NodeId], nodes: usize) -> Rows {
+        let (gaps, lowest) = gaps(owners);
         let len = nodes.min(ROW_LEN);
-        let mut row = first_row(owners, len);
         let mut rows = vec![Row::default(); owners.len()];
-        for (partition, &owner) in owners.iter().enumerate().rev() {
-            // The owner comes first; the others move up, as far as where it was or the last.
-            let mut moved = Place::new(partition, owner);
-            for place in &mut row.0[..len] {
-                std::mem::swap(place, &mut moved);
-                if moved.node == owner.0 {
-                    break;
+        // What comes behind the last partition.
+        rows[0] = first_row(owners, len);
+
+        for partition in (0..owners.len()).rev() {
+            let ahead = partition..partition + ROW_LEN;
+            match gaps.get(ahead.clone()) {
+                // As nearly everywhere after a claim. It needs no other row.
+                Some(gaps) if differ(gaps) => rows[partition].fill(partition, &owners[ahead]),
+                _ => {
+                    let mut row = rows[(partition + 1) % owners.len()];
+                    row.prepend(partition, owners[partition], len);
+                    rows[partition] = row;
                 }
             }
-            rows[partition] = row;
         }
-        let (gaps, lowest) = gaps(owners);
         Rows { rows: rows.into(), len, gaps, lowest }
     }
 
@@ -89,6 +112,12 @@ impl Rows {
     pub(crate) fn of_partition(&self, partition: Partition) -> &[Place] {
         &self.rows[partition.0 as usize].0[..self.len]
     }
+}
+
+/// Whether partitions with these gaps, one after the other, have owners that differ from each other.
+fn differ(gaps: &[u16]) -> bool {
+    // Without an early end, all gaps are compared at once.
+    gaps.iter().zip(0..).fold(true, |all, (&gap, steps)| all & (gap >= steps))
 }
 
 /// The row of partition 0, found by walking.
