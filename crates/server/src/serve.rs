@@ -401,7 +401,8 @@ fn common(
     let life = identity.start;
     let listed = config.cluster.clone();
     let peers = tls.map(|tls| Arc::new(Peers::new(tls, identity, roster, listed, membership.clone())));
-    let topology = membership::topology(part.node(), part.state()).ok_or_else(removed)?;
+    let topology =
+        membership::topology(part.node(), part.state(), part.state().published()).ok_or_else(removed)?;
     let resources = machine::resources(memory.bytes, layout.shards);
     let mut options = options(config, &resources);
     let stores = machine::stores_bytes(&options, layout.shards);

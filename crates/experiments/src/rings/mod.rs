@@ -58,7 +58,7 @@ pub enum Figure {
     ListAllUpNs,
     /// The slowest partition, with the first tenth of its preference list down.
     ListWorstUs,
-    /// A join published to a shard: members, ring and target made of their owners, and taken by the shard.
+    /// A join published to a shard: members, ring and target made, and taken by the shard.
     PublishMs,
     /// How often a shard takes a publication that is not later than the one before.
     PublishedAgain,
@@ -220,14 +220,12 @@ impl Shape {
         let claim = change::claim(self.partitions, &after, Some(before.owners()))?;
         let mut shard = RingShard::open(self, &[], folder)?;
         let mut publish = |epoch: u64, target: Option<&[NodeId]>| {
-            let ring_of = |version, owners: &[NodeId]| {
-                let ring =
-                    Ring::new(RingVersion(version), self.partitions, Arc::clone(&after), owners.into());
-                ring.map(Arc::new).map_err(unusable)
-            };
             let begin = thread_cpu();
-            let ring = ring_of(1, before.owners())?;
-            let target = target.map(|owners| ring_of(epoch, owners)).transpose()?;
+            // As the state of the cluster does it: the owners in force have a ring.
+            let (version, members) = (RingVersion(epoch), Arc::clone(&after));
+            let ring = Arc::new(before.with_members(RingVersion(1), Arc::clone(&after)).map_err(unusable)?);
+            let target = target.map(|owners| Ring::new(version, self.partitions, members, owners.into()));
+            let target = target.transpose().map_err(unusable)?.map(Arc::new);
             let at_rest = Topology::at_rest(Arc::new(shard::members(&ring)?), ring);
             match shard.publish(Topology { epoch: Epoch(epoch), target, ..at_rest }) {
                 true => Ok(thread_cpu().saturating_sub(begin)),

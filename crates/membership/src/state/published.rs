@@ -26,10 +26,31 @@ pub struct Published {
 impl State {
     /// The publication of this state.
     pub fn published(&self) -> Published {
-        let members = Members::new(self.members.values().map(|record| record.member.clone()));
-        let members = Arc::new(members.expect("admission gives each member a number and a name of its own"));
+        self.publish(None)
+    }
+
+    /// The publication of this state behind `last`: only members and rings that are not in `last` are made anew.
+    pub fn published_after(&self, last: &Published) -> Published {
+        self.publish(Some(last))
+    }
+
+    fn publish(&self, last: Option<&Published>) -> Published {
+        let now = || self.members.values().map(|record| &record.member);
+        let members = match last.filter(|last| last.members.iter().eq(now())) {
+            Some(last) => Arc::clone(&last.members),
+            None => {
+                let members = Members::new(now().cloned());
+                Arc::new(members.expect("admission gives each member a number and a name of its own"))
+            }
+        };
+
+        let known = || last.into_iter().flat_map(|it| it.before.iter().chain([&it.ring]).chain(&it.target));
         let ring_of = |version, owners: &[NodeId]| {
-            let ring = Ring::new(version, size_of(owners), Arc::clone(&members), owners.into());
+            let members = Arc::clone(&members);
+            let ring = match known().find(|ring| ring.owners() == owners) {
+                Some(ring) => ring.with_members(version, members),
+                None => Ring::new(version, size_of(owners), members, owners.into()),
+            };
             Arc::new(ring.expect("State::check holds owners to members that may own"))
         };
         let (before, target) = match &self.step {

@@ -491,8 +491,9 @@ fn random_life(seed: u64) {
         witness.look(&command, applied.is_ok(), &before, &state);
         assert!(state.ring_version() >= before.ring_version());
         state.check();
-        let ring = state.ring();
-        assert_eq!(ring.version(), state.ring_version());
+        let published = state.published();
+        assert_eq!(published.ring.version(), state.ring_version());
+        assert_eq!(state.published_after(&before.published()), published);
         assert_eq!(State::decode(state.encode()), Ok(state.clone()));
     }
     assert!(changes > 10, "seed {seed}: {changes} changes");

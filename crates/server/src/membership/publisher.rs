@@ -16,7 +16,7 @@ use ::membership::state::{MemberDecision, Published, State};
 use ::membership::{Input, Membership};
 use base::Monotonic;
 use node::{Budget, Epoch, Members, Topology};
-use ring::{MemberState, NodeId, RingVersion};
+use ring::{MemberState, NodeId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -27,7 +27,7 @@ const TOKEN: u64 = u64::MAX;
 pub(super) struct Publisher {
     here: NodeId,
     board: Arc<Board>,
-    published: RingVersion,
+    published: Published,
     budget: Budget,
     reporter: Reporter,
 }
@@ -38,7 +38,7 @@ impl Publisher {
         Publisher {
             here,
             board,
-            published: state.ring_version(),
+            published: state.published(),
             budget: limits::of(state),
             reporter: Reporter::new(here),
         }
@@ -58,11 +58,11 @@ impl Publisher {
         }
         let is_leaving = matches!(record.member.state, MemberState::Leaving | MemberState::Exiting);
         self.board.is_leaving.store(is_leaving, Ordering::Relaxed);
-        if state.ring_version() != self.published {
-            let Some(topology) = topology(self.here, state) else { return false };
-            self.published = state.ring_version();
+        if state.ring_version() != self.published.version {
+            self.published = state.published_after(&self.published);
+            let Some(topology) = topology(self.here, state, self.published.clone()) else { return false };
             tracing::info!(
-                version = self.published.0,
+                version = self.published.version.0,
                 step = state.step().name(),
                 "members or owners have changed"
             );
@@ -101,9 +101,9 @@ impl Publisher {
     }
 }
 
-/// What shards go by; `None` if this node is no member.
-pub(crate) fn topology(here: NodeId, state: &State) -> Option<Topology> {
-    let Published { version, members, before, ring, target } = state.published();
+/// The topology of a publication of this state; `None` if this node is no member.
+pub(crate) fn topology(here: NodeId, state: &State, published: Published) -> Option<Topology> {
+    let Published { version, members, before, ring, target } = published;
     let members = Arc::new(Members::of(here, members)?);
     let rest = Topology::at_rest(members, ring);
     let (budget, n_vals) = (limits::of(state), n_vals::of(state).into_iter().collect());

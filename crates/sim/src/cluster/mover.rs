@@ -181,7 +181,7 @@ impl World {
     }
 
     fn publish(&mut self) {
-        let published = self.mover.state.published();
+        let published = self.mover.state.published_after(self.mover.last());
         let owners = |ring: &Ring| ring.owners().iter().map(|it| it.0).collect::<Vec<_>>();
         let states: Vec<String> =
             published.members.iter().map(|it| format!("{} {}", it.id.0, it.state)).collect();
