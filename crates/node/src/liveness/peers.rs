@@ -151,12 +151,17 @@ impl Peers {
 
     /// Other members than before. What is known of those that stay stays known; those that have left are told.
     pub fn change(&mut self, members: &Members) -> Vec<NodeId> {
-        let mut before = std::mem::take(&mut self.peers);
+        let mut before = std::mem::take(&mut self.peers).into_iter().peekable();
+        let mut left = Vec::new();
         for node in members.others() {
-            let known = before.iter().position(|peer| peer.node == node);
-            self.peers.push(known.map_or_else(|| Peer::unknown(node), |at| before.swap_remove(at)));
+            while let Some(peer) = before.next_if(|peer| peer.node < node) {
+                left.push(peer.node);
+            }
+            let known = before.next_if(|peer| peer.node == node);
+            self.peers.push(known.unwrap_or_else(|| Peer::unknown(node)));
         }
-        before.into_iter().map(|peer| peer.node).collect()
+        left.extend(before.map(|peer| peer.node));
+        left
     }
 
     /// Takes note of what was used since the last tick, and of who does not answer.
