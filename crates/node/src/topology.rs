@@ -103,7 +103,10 @@ impl Topology {
     pub fn check(&self, layout: &Layout) {
         for ring in self.before.iter().chain([&self.ring]).chain(&self.target) {
             assert!(ring.size() <= layout.prefixes, "a partition is a range of keys");
-            assert!(ring.owning().iter().all(|node| self.members.has(node)), "an owner is a member");
+            // A ring names none but its own members.
+            let is_of_members = Arc::ptr_eq(ring.members(), self.members.of_ring());
+            let has_owners = || ring.owning().iter().all(|node| self.members.has(node));
+            assert!(is_of_members || has_owners(), "an owner is a member");
         }
     }
 
@@ -136,6 +139,14 @@ impl Topology {
         nodes(new, at, n_val).into_iter().filter(|node| !old.contains(node)).collect()
     }
 
+    /// Whether a node is one of those that come.
+    pub fn joins(&self, node: NodeId, at: Position, n_val: u32) -> bool {
+        let is_joiner = |(old, new): (&Arc<Ring>, &Arc<Ring>)| {
+            lists(new, at, n_val, node) && !lists(old, at, n_val, node)
+        };
+        self.change().is_some_and(is_joiner)
+    }
+
     /// The nodes that they copy from.
     pub fn givers(&self, at: Position, n_val: u32) -> Vec<NodeId> {
         let Some((old, new)) = self.change() else { return Vec::new() };
@@ -150,12 +161,8 @@ impl Topology {
 
     /// Whether a node is to have this position, by any ring that is in force or comes.
     pub fn is_keeper(&self, node: NodeId, at: Position, n_val: u32) -> bool {
-        let rings = self.before.iter().chain([&self.ring]).chain(&self.target);
-        let lists = |ring: &Arc<Ring>| {
-            let n_val = usize::try_from(n_val).unwrap_or(usize::MAX);
-            ring.preflist(ring.size().partition(at), n_val).any(|entry| entry.node == node)
-        };
-        rings.into_iter().any(lists)
+        let mut rings = self.before.iter().chain([&self.ring]).chain(&self.target);
+        rings.any(|ring| lists(ring, at, n_val, node))
     }
 
     /// The size of the ring with the most partitions, of those that are in force or come.
@@ -168,6 +175,12 @@ impl Topology {
     pub fn n_val_max(&self) -> u32 {
         self.n_vals.iter().copied().max().unwrap_or(1)
     }
+}
+
+/// Whether a node is on a position's list.
+pub(crate) fn lists(ring: &Ring, at: Position, n_val: u32, node: NodeId) -> bool {
+    let n_val = usize::try_from(n_val).unwrap_or(usize::MAX);
+    ring.preflist(ring.size().partition(at), n_val).any(|entry| entry.node == node)
 }
 
 /// The nodes on a position's list, each once.
@@ -277,6 +290,9 @@ mod tests {
                 }
                 let (givers, joiners) = (copying.givers(at, n_val), copying.joiners(at, n_val));
                 prop_assert_eq!((&givers, &joiners), (&switched.givers(at, n_val), &switched.joiners(at, n_val)));
+                for node in (0..6).map(NodeId) {
+                    prop_assert_eq!(copying.joins(node, at, n_val), joiners.contains(&node));
+                }
                 let n = had.len();
                 for w in 1..=n {
                     let r = n + 1 - w;

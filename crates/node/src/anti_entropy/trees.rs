@@ -16,7 +16,7 @@ use super::rebuilds::{FinishedRebuild, Rebuilds};
 use super::status::{Notes, TreesStatus};
 use crate::shard::env::Env;
 use crate::shard::owners::FoldOwner;
-use crate::topology::nodes;
+use crate::topology::lists;
 use ::object::key;
 use base::Monotonic;
 use base::checksum::crc32c_append;
@@ -377,7 +377,7 @@ fn own_partitions(env: &Env) -> BTreeSet<u16> {
     let firsts = ring.size().all().filter_map(|partition| {
         let first = *layout.prefixes_of(partition, ring.size()).start();
         let is_own = layout.shard_of(first) == env.knobs.id.0
-            && nodes(ring, ring.size().first(partition), n_val).contains(&here);
+            && lists(ring, ring.size().first(partition), n_val, here);
         is_own.then_some(first)
     });
     firsts.collect()

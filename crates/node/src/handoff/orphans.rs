@@ -23,7 +23,7 @@ use crate::request::task::placed;
 use crate::shard::effect::Effect;
 use crate::shard::env::Env;
 use crate::shard::owners::ScanOwner;
-use crate::topology::{Topology, nodes};
+use crate::topology::{Topology, lists};
 use ::object::key;
 use base::Monotonic;
 use bytes::Bytes;
@@ -144,7 +144,7 @@ impl OrphanedRanges {
 
     /// Whether others have what this node has at a position, as far as this process has seen.
     fn is_given(&self, here: NodeId, at: Position, n_val: u32) -> bool {
-        let lists = |ring: &Arc<Ring>| nodes(ring, at, n_val).contains(&here);
+        let lists = |ring: &Arc<Ring>| lists(ring, at, n_val, here);
         self.left.iter().fold(false, |given, left| match (lists(&left.has), lists(&left.had)) {
             (true, _) => false,
             (false, true) => left.given,
@@ -244,7 +244,7 @@ impl OrphanedRanges {
             let prefixes = layout.prefixes_of(finest.partition(at), finest);
             let end = key::objects_at(*prefixes.end()).end;
             let keeps = match base::planted!(RangeDroppedEarly) {
-                true => nodes(&topology.ring, at, n_val).contains(&here),
+                true => lists(&topology.ring, at, n_val, here),
                 false => topology.is_keeper(here, at, n_val),
             };
             if keeps { Visit::Seek(end) } else { Visit::TakeAndSeek(end) }

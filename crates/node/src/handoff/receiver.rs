@@ -268,7 +268,7 @@ impl InboundTransfers {
             }
             let at = finest.first(partition);
             for &n_val in &*topology.n_vals {
-                if topology.joiners(at, n_val).contains(&here) {
+                if topology.joins(here, at, n_val) {
                     for from in topology.givers(at, n_val) {
                         wanted.entry(from).or_default().extend(prefixes.clone());
                     }
@@ -371,7 +371,7 @@ impl InboundTransfers {
             *node != here && member.is_some_and(|it| it.state != MemberState::Down)
         };
         for &n_val in topology.n_vals.iter() {
-            if topology.joiners(at, n_val).contains(&here) {
+            if topology.joins(here, at, n_val) {
                 holders.extend(nodes(&topology.ring, at, n_val).into_iter().filter(lives));
                 givers.extend(topology.givers(at, n_val));
             }

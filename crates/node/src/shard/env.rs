@@ -207,7 +207,7 @@ impl Env {
     pub fn is_wanted_by(&self, node: NodeId, prefix: u16, bucket: &Bucket) -> Result<bool, Error> {
         let n_val = self.props.get_as_replica(bucket)?.n_val;
         let at = self.ownership().position(prefix);
-        Ok(self.topology.joiners(at, n_val).contains(&node))
+        Ok(self.topology.joins(node, at, n_val))
     }
 
     /// Whether the store takes writes; deletions go on for longer on a disk that is nearly full.
