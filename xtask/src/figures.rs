@@ -129,12 +129,6 @@ impl<Name: Debug + PartialEq + ValueEnum + Send + Sync, Plan: Copy> Set<Name, Pl
         };
         report.write(&root.join(format!("docs/benchmarks/{}.md", self.name)), &heading)
     }
-
-    /// All rows.
-    #[cfg(test)]
-    pub fn specs(&self) -> Vec<Spec> {
-        self.parts.iter().flat_map(|part| (part.specs)()).collect()
-    }
 }
 
 impl<Name: Debug, Plan> Part<Name, Plan> {
@@ -153,10 +147,24 @@ impl<Name: Debug, Plan> Part<Name, Plan> {
     }
 }
 
-/// That no two rows have the same name, and there are some.
 #[cfg(test)]
-pub fn assert_named_once(specs: &[Spec]) {
-    let names: std::collections::BTreeSet<&str> = specs.iter().map(|spec| &spec.row[..]).collect();
-    assert_eq!(names.len(), specs.len());
-    assert!(!names.is_empty());
+mod tests {
+    use super::*;
+
+    /// The names of all rows of a set.
+    fn names<Name, Plan>(set: &Set<Name, Plan>) -> Vec<String> {
+        set.parts.iter().flat_map(|part| (part.specs)()).map(|spec| spec.row).collect()
+    }
+
+    #[test]
+    fn every_row_has_a_name_of_its_own() {
+        use crate::{first_light, house, load_generator, quorum};
+        let (first_light, house) = (names(&first_light::SET), names(&house::SET));
+        for mut names in [first_light, house, names(&load_generator::SET), names(&quorum::SET)] {
+            let count = names.len();
+            names.sort();
+            names.dedup();
+            assert!(count > 0 && names.len() == count);
+        }
+    }
 }

@@ -13,10 +13,6 @@ use kv::index::Rows;
 use kv::{Error, Found, Request, Response};
 use node::{http, riak};
 use object::{Actor, Dot, Metadata, Policy, Put};
-use protocol::codes;
-use protocol::messages::{
-    Content, DelReq, FoldNValReq, FoldRangeReq, GetReq, IndexQueryType, IndexReq, PutReq, SetBucketReq,
-};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -282,84 +278,27 @@ fn found(rng: &mut SplitMix64) -> Found {
     Found { head: Bytes::from(encoded), value: Some(value), newest_only: false }
 }
 
-/// Requests that make sense.
-fn seeds(target: Target) -> Vec<Vec<u8>> {
-    match target {
-        Target::Http => HTTP.iter().map(|text| text.replace('\n', "\r\n").into_bytes()).collect(),
-        Target::Pb => {
-            let name = |text: &'static str| Bytes::from_static(text.as_bytes());
-            let (bucket, key) = (name("bucket"), name("key"));
-            let content = Content { value: name("value"), ..Content::default() };
-            let put = PutReq { bucket: bucket.clone(), key: Some(key.clone()), content, ..PutReq::default() };
-            let index = IndexReq {
-                bucket: bucket.clone(),
-                index: name("field_bin"),
-                qtype: IndexQueryType::Range.into(),
-                range_min: Some(name("a")),
-                range_max: Some(name("b")),
-                return_terms: Some(true),
-                max_results: Some(10),
-                continuation: Some(name("g2wAAAABbQAAAAFhag==")),
-                term_regex: Some(name("^a.*[0-9]{2}$")),
-                ..IndexReq::default()
-            };
-            let of_n_val =
-                FoldNValReq { n_val: Some(3), id_filter: vec![1, 4_095], ..FoldNValReq::default() };
-            let over_bucket = FoldRangeReq {
-                bucket: bucket.clone(),
-                key_range: true,
-                start_key: Some(name("a")),
-                end_key: Some(name("b")),
-                segment_filter: Some(true),
-                id_filter: vec![1, 2],
-                filter_tree_size: Some(4),
-                ..FoldRangeReq::default()
-            };
-            let requests = [
-                protocol::Request::Ping,
-                protocol::Request::GetServerInfo,
-                protocol::Request::Get(GetReq {
-                    bucket: bucket.clone(),
-                    key: key.clone(),
-                    ..GetReq::default()
-                }),
-                protocol::Request::Put(Box::new(put)),
-                protocol::Request::Del(DelReq { bucket: bucket.clone(), key, ..DelReq::default() }),
-                protocol::Request::SetBucket(Box::new(SetBucketReq { bucket, ..SetBucketReq::default() })),
-                protocol::Request::Index(Box::new(index)),
-                protocol::Request::FoldNVal(codes::FOLD_BRANCH_REQ, of_n_val),
-                protocol::Request::FoldRange(codes::FOLD_CLOCKS_RANGE_REQ, over_bucket),
-            ];
-            let encoded = requests.iter().map(|request| {
-                let mut bytes = Vec::new();
-                request.encode(&mut bytes);
-                bytes
-            });
-            encoded.collect()
-        }
-    }
+/// Requests that make sense, each with a line of `=` behind it. Line ends become those of HTTP.
+const HTTP: &str = include_str!("../seeds/http.txt");
+
+/// Frames that make sense, in hexadecimal digits, after a line on each.
+const PB: &str = include_str!("../seeds/pb.hex");
+
+/// The bytes of a line of hexadecimal digits.
+fn unhex(line: &str) -> Vec<u8> {
+    let digits = (0..line.len()).step_by(2).map(|at| u8::from_str_radix(&line[at..at + 2], 16));
+    digits.collect::<std::result::Result<_, _>>().expect("the file of seeds has two digits a byte")
 }
 
-/// Line ends become those of HTTP.
-const HTTP: [&str; 12] = [
-    "GET / HTTP/1.1\nHost: localhost\nAccept: application/json\n\n",
-    "GET /stats HTTP/1.1\nHost: localhost\n\n",
-    "GET /buckets/b/keys/k?r=1&vtag=x&timeout=5 HTTP/1.1\nHost: localhost\nAccept: multipart/mixed, */*;q=0.5\nIf-None-Match: \
-     \"a\", W/\"b\"\nIf-Modified-Since: Sat, 21 Nov 2026 12:16:10 GMT\n\n",
-    "HEAD /types/default/buckets/b%20c/keys/k+l HTTP/1.0\nConnection: keep-alive\n\n",
-    "PUT /riak/b/k?returnbody=true&w=all HTTP/1.1\nHost: localhost\nContent-Type: a/b; charset=c\nContent-Length: 3\nLink: \
-     </buckets/a/keys/b>; riaktag=\"c\"\nX-Riak-Meta-a: b\nX-Riak-Index-a_int: 1, 2\n\nabc",
-    "POST /buckets/b/keys HTTP/1.1\nHost: localhost\nContent-Type: a/b\nTransfer-Encoding: chunked\nX-Riak-Vclock: \
-     AQGuGABp3eliNQFIz6y7\n\n3\nabc\n0\n\n",
-    "PUT /buckets/b/keys/k HTTP/1.1\nHost: localhost\nContent-Type: a/b\nExpect: 100-continue\nIf-Match: *\nContent-Length: 0\n\n",
-    "DELETE /buckets/b/keys/k?rw=quorum HTTP/1.1\nHost: localhost\nIf-Match: \"a\"\nIf-Unmodified-Since: Sat, 21 Nov 2026 \
-     12:16:10 GMT\n\n",
-    "GET /types/t/buckets/b/index/p_bin/a/b?return_terms=true&max_results=5&pagination_sort=true&term_regex=%5Ea HTTP/1.1\nHost: \
-     localhost\nAccept: application/json\n\n",
-    "GET /rangetrees/types/t/buckets/b/trees/small?filter=eyJrZXlfcmFuZ2UiOnsic3RhcnQiOiJhIiwiZW5kIjoiYiJ9LCJkYXRlX3JhbmdlIjp7InN0YXJ0IjoxLCJlbmQiOjJ9LCJzZWdtZW50X2ZpbHRlciI6eyJzZWdtZW50cyI6WzEsMl0sInRyZWVfc2l6ZSI6ImxhcmdlIn0sImhhc2hfaXYiOjN9 HTTP/1.1\nHost: localhost\n\n",
-    "GET /buckets/b/index/$key/a/z?stream=true&timeout=7&continuation=g2wAAAABbQAAAAFhag%3D%3D HTTP/1.1\nHost: localhost\n\n",
-    "POST /buckets/b/query HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: 439\n\n{\"substitutions\": {\"dl\": \"|\", \"n\": \"A\"}, \"query_list\": [{\"aggregation_tag\": 1, \"index_name\": \"p_bin\", \"start_term\": \"1\", \"end_term\": \"2\", \"evaluation_expression\": \"delim($term, :dl, ($a, $b)) | regex($b, \\\"(?P<c>[0-9]+)\\\", ($c)) | to_integer($c, $d) | map($d, <=, ((1, \\\"x\\\")), \\\"y\\\", $e) | join(($a, $e), \\\"-\\\", $f)\", \"filter_expression\": \"($a = :n OR NOT begins_with($b, \\\"x\\\")) AND $d BETWEEN 1  AND 9\"}], \"accumulation_option\": \"keys\"}",
-];
+/// The requests of both files.
+fn seeds(target: Target) -> Vec<Vec<u8>> {
+    match target {
+        Target::Http => {
+            HTTP.split_terminator("\n====\n").map(|text| text.replace('\n', "\r\n").into_bytes()).collect()
+        }
+        Target::Pb => PB.lines().filter(|line| !line.starts_with('#')).map(unhex).collect(),
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -30,7 +30,7 @@ pub enum Part {
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+pub struct Plan {
     rounds: usize,
     /// Measured seconds of a run.
     seconds: u64,
@@ -53,18 +53,9 @@ const STOP_RATE: f64 = 2000.0;
 /// Latencies above this are counted: half of what the stop lasts.
 const STOP_LONG_NS: u64 = 50_000_000;
 
-const METHOD: &str = "\
-The generator runs in the measuring process, one thread, 64 operations outstanding, every read checked. They are on as many
-connections, or 16 on each of 4 where a row says so: then requests of one connection leave, and answers come, several in a system
-call, which is how a client works that has many requests at a time. `null` is a map in memory
-behind the same driver interface, with values of 100 bytes, five reads to one write: what is left is the generator's own work,
-checker included; its rate is divided by the share of a core that its thread had. Against a node values have 1,000 bytes; the
-generator's cost is its thread's CPU time by the scheduler's count. The open loop begins operations at random times (Poisson) at
-half the rate that the closed loop has reached just before. The node is stopped by SIGSTOP in the middle of a run at a fixed rate:
-of the operations that were due while it stood still, those in the first part waited longer than 50 ms, and the row says which
-share of them the histogram of responses has.";
+const METHOD: &str = include_str!("../method/bench.md").trim_ascii_end();
 
-const SET: Set<Part, Plan> = Set {
+pub const SET: Set<Part, Plan> = Set {
     name: "bench",
     title: "The load generator",
     method: METHOD,
@@ -201,11 +192,6 @@ fn stop_for_a_moment(pid: u32) -> Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_row_has_a_name_of_its_own() {
-        figures::assert_named_once(&SET.specs());
-    }
 
     #[test]
     fn workloads_of_rows_are_read() {

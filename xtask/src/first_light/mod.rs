@@ -44,7 +44,7 @@ const OBJECTS: u64 = 100_000;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+pub struct Plan {
     /// Rounds through all rows of CPU per operation.
     rounds: usize,
     /// Of each of these rows, in each round.
@@ -97,17 +97,7 @@ const QUICK: Plan = Plan {
 const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but each is measured shorter (1.2 s instead of 4 s) and \
     less often (3 rounds instead of 5; 20 slices of latency at sync instead of 60; 3 starts instead of 5)";
 
-const METHOD: &str = "\
-CPU per operation is user and system time of the server process, all threads, from the first request until it is
-idle again, divided by the operations; read from the process's CPU clock. Rows of CPU are measured in rounds, one
-after the other, with Redis, HTTP and the yardsticks in each round; the value is the median of the rounds, ratios are
-taken within a round. The generator is that of the crate `bench`, one thread of the measuring process, a closed loop
-without think time on connections that are opened for the row; the content of each answer is verified. Its own CPU and
-the busy cores stand beside the row. `per_ping_pong`, `per_pread_crc` and `per_load` are the row
-divided by a loopback ping-pong (1 KB there, 5 bytes back, CPU of both ends), a read of 8 KB from the page cache with
-its CRC, and a dependent load from memory. Names of rows: durability, connections, operation; rows of
-Redis and of HTTP have that word in place of the durability, which is `none`. Starts are with a warm
-page cache, from the spawn to the answer to a GET.";
+const METHOD: &str = include_str!("../../method/first-light.md").trim_ascii_end();
 
 type Context = figures::Context<Plan>;
 
@@ -122,7 +112,7 @@ impl Context {
     }
 }
 
-const SET: Set<Part, Plan> = Set {
+pub const SET: Set<Part, Plan> = Set {
     name: "first-light",
     title: "First light",
     method: METHOD,
@@ -141,14 +131,4 @@ pub fn run(options: &Options) -> Result<()> {
     let plans = [FULL, QUICK].map(|plan| Plan { shards: options.shards, ..plan });
     let flags = options.shards.map(|shards| format!(" --shards {shards}")).unwrap_or_default();
     SET.run(plans, &options.all, &flags)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_row_has_a_name_of_its_own() {
-        figures::assert_named_once(&SET.specs());
-    }
 }

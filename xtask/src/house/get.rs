@@ -123,35 +123,7 @@ fn named<'a>(names: &mut BTreeMap<&'a str, &'a str>, text: &'a str) -> &'a str {
 mod tests {
     use super::*;
 
-    const COUNTS: &str = "\
-events: Ir
-
-ob=(1) /target/debug/xtask
-fl=(1) /w/crates/node/src/shard/mod.rs
-fn=(1) node::shard::Shard::turn
-300 5
-fi=(2) /w/crates/base/src/time.rs
-+3 0
-fe=(1)
--2 1
-cfi=(3) /w/crates/kv/src/get.rs
-cfn=(2) kv::get::Get::step
-calls=1 20
-* 40
-
-fl=(4) crates/engine/src/read.rs
-fn=(3) read
-7 2
-fi=(6) /w/crates/engine/src/lib.rs
-0 9
-
-fl=(5) /registry/bytes-1.12.1/src/bytes.rs
-fn=(4) bytes
-7 2
-calls=3 1
-+1 60
-totals: 10
-";
+    const COUNTS: &str = include_str!("callgrind.out");
 
     #[test]
     fn files_with_a_cost_of_their_own_are_executed() {

@@ -32,7 +32,7 @@ pub enum Part {
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+pub struct Plan {
     /// Rounds through all rows of CPU per operation.
     rounds: usize,
     /// Of each of these rows, in each round, and of each form of reads.
@@ -60,22 +60,7 @@ const QUICK: Plan = Plan {
 const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but each is measured shorter (1.2 s instead of 4 s) and \
     less often (3 rounds instead of 5; 1 of the forms of reads instead of 3)";
 
-const METHOD: &str = "\
-Three processes, a shard each, mutually authenticated TLS between them; three copies of each object, r = w = 2.
-Connections are spread evenly over the nodes. CPU per operation is user and system time of all three processes, all
-threads, from the first request until they are idle again, divided by the operations. Rows of CPU are measured in
-rounds, one after the other, with the yardsticks in each round; the value is the median of the rounds. The generator
-is that of the crate `bench`, one thread of the measuring process, a closed loop without think time on connections
-that are opened for the row; its own CPU and the busy cores stand beside the row. `per_ping_pong`, `per_pread_crc` and
-`per_load` are the row divided by a loopback ping-pong (1 KB there, 5 bytes back, CPU of both ends), a read of 8 KB
-from the page cache with its CRC, and a dependent load from memory. Names of rows: durability, connections, operation.
-Frames and bytes between nodes, beside the rows, are what the nodes count before encryption, pings and repairs
-included.
-
-Forms of reads: 64 connections; a setting of the nodes, which are started anew for each. Replicas differ after node
-3's data folder was replaced, while it was stopped, by its copy from before the last version of each object was
-written: two nodes have the new version, node 3 has the old one, no hint is left, and each object is read once, all
-answers being verified to be the new version, which is a byte longer; the repair that follows is part of the cost.";
+const METHOD: &str = include_str!("../../method/quorum.md").trim_ascii_end();
 
 type Context = figures::Context<Plan>;
 
@@ -86,7 +71,7 @@ impl Context {
     }
 }
 
-const SET: Set<Part, Plan> = Set {
+pub const SET: Set<Part, Plan> = Set {
     name: "quorum",
     title: "Quorum",
     method: METHOD,
@@ -101,14 +86,4 @@ const SET: Set<Part, Plan> = Set {
 /// Measures, prints, writes the page.
 pub fn run(options: &Options<Part>) -> Result<()> {
     SET.run([FULL, QUICK], options, "")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_row_has_a_name_of_its_own() {
-        figures::assert_named_once(&SET.specs());
-    }
 }
