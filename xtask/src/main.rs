@@ -6,6 +6,8 @@
 //! of figures runs), and one folder per set: [`first_light`], [`quorum`], [`house`] (of the source files);
 //! [`load_generator`] is a file. On their own: [`micro`] counts instructions, [`fuzz`] gives random input.
 //!
+//! The crate `words` measures the words of texts, and counts for [`house`] no items of tests.
+//!
 //! Not here: figures of the engine alone, of other stores, of elastic clusters and the like. They are experiments
 //! (`annulet bench experiments`, folder `experiments/`).
 
@@ -56,6 +58,8 @@ enum Command {
     Fuzz(fuzz::Options),
     /// Count the instructions of the hot paths under callgrind, and fail where one is dearer than the baseline.
     Micro(micro::Options),
+    /// Measure the words of pages, help and messages, and fail where a bar is broken.
+    Words(words::Options),
 }
 
 #[derive(Subcommand)]
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         Command::Figures { figures } => ("figures", figures.run()),
         Command::Fuzz(options) => ("fuzz", fuzz::run(&options)),
         Command::Micro(options) => ("micro", micro::run(&options)),
+        Command::Words(options) => ("words", words::run(&options)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

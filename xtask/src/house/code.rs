@@ -1,11 +1,11 @@
 //! Lines of code: neither blank, nor comments, nor tests.
 
-use super::source::{attributes, is_test, is_test_file};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use syn::Item;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
+use words::{attributes, is_test, is_test_file};
 
 /// Folders of tests and examples, and of builds.
 const LEFT_OUT: [&str; 3] = ["examples", "target", "tests"];

@@ -7,8 +7,7 @@ use crate::rows::{Bar, Row, Spec};
 use crate::{Result, sys};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
+use words::texts;
 
 /// The bar of lines of code: 92 % of the tree at edf0747, before less of it was asked for.
 const CODE_LINES_MAX: f64 = 0.92 * CODE_LINES_BEFORE;
@@ -104,7 +103,10 @@ pub fn specs() -> Vec<Spec> {
 pub fn run(_: &Context, report: &mut Report) -> Result<()> {
     let mut crates = BTreeMap::new();
     for name in circled() {
-        crates.insert(name, Crate::parse(&texts(&sys::workspace()?.join("crates").join(name).join("src"))?)?);
+        crates.insert(
+            name,
+            Crate::parse(&texts(&sys::workspace()?.join("crates").join(name).join("src"), "rs")?)?,
+        );
     }
     for (home, name, all, public) in CENTRAL {
         let counted = central(&crates[home], name).ok_or_else(|| format!("{home} has no struct {name}"))?;
@@ -129,9 +131,9 @@ pub fn run(_: &Context, report: &mut Report) -> Result<()> {
 /// Counts the code of all crates, and all lines of this one.
 fn push_code(report: &mut Report) -> Result<()> {
     let root = sys::workspace()?;
-    let mut all = texts(&root.join("crates"))?;
-    all.extend(texts(&root.join("fuzz"))?);
-    let own = texts(&root.join("xtask"))?;
+    let mut all = texts(&root.join("crates"), "rs")?;
+    all.extend(texts(&root.join("fuzz"), "rs")?);
+    let own = texts(&root.join("xtask"), "rs")?;
     let in_all = own.values().map(|text| text.lines().count()).sum::<usize>();
     all.extend(own.into_iter().map(|(path, text)| (format!("xtask/{path}"), text)));
 
@@ -139,23 +141,6 @@ fn push_code(report: &mut Report) -> Result<()> {
     let lines = counts.sum::<syn::Result<usize>>()?;
     report.push(code_lines().valued(lines as f64, "counted"))?;
     report.push(xtask_lines().valued(in_all as f64, "counted"))
-}
-
-/// The text of all files in a folder and below it, by their paths in it.
-fn texts(folder: &Path) -> Result<BTreeMap<String, String>> {
-    let (mut texts, mut open) = (BTreeMap::new(), vec![folder.to_owned()]);
-    while let Some(next) = open.pop() {
-        for entry in fs::read_dir(&next).map_err(|error| format!("{}: {error}", next.display()))? {
-            let path = entry?.path();
-            if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path.strip_prefix(folder)?.to_string_lossy().into_owned();
-                texts.insert(name, fs::read_to_string(&path)?);
-            }
-        }
-    }
-    Ok(texts)
 }
 
 /// The struct of this name with the most methods.

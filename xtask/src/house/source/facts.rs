@@ -5,10 +5,10 @@
 use super::scope::{Import, Path};
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::BTreeSet;
-use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Block, ImplItem, Item, Meta, Signature, Token, TraitItem, Type, Visibility};
+use syn::{Attribute, Block, ImplItem, Item, Signature, TraitItem, Type, Visibility};
+use words::{attributes, is_test};
 
 /// The macros that check an invariant.
 const ASSERTS: [&str; 6] =
@@ -206,41 +206,4 @@ fn is_assert(name: &str) -> bool {
 pub fn lines_of(item: &impl Spanned) -> usize {
     let span = item.span();
     span.end().line - span.start().line + 1
-}
-
-/// Whether attributes leave an item to tests.
-pub fn is_test(attributes: &[Attribute]) -> bool {
-    let conditions = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
-    conditions.filter_map(|it| it.parse_args::<Meta>().ok()).any(|condition| needs_test(&condition))
-}
-
-/// Whether a condition holds in tests only.
-fn needs_test(condition: &Meta) -> bool {
-    let Meta::List(list) = condition else { return condition.path().is_ident("test") };
-    let Ok(inner) = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated) else {
-        return false;
-    };
-    if list.path.is_ident("all") {
-        inner.iter().any(needs_test)
-    } else {
-        list.path.is_ident("any") && !inner.is_empty() && inner.iter().all(needs_test)
-    }
-}
-
-/// The attributes of an item; none of kinds that no test has.
-pub fn attributes(item: &Item) -> &[Attribute] {
-    match item {
-        Item::Const(item) => &item.attrs,
-        Item::Enum(item) => &item.attrs,
-        Item::Fn(item) => &item.attrs,
-        Item::Impl(item) => &item.attrs,
-        Item::Macro(item) => &item.attrs,
-        Item::Mod(item) => &item.attrs,
-        Item::Static(item) => &item.attrs,
-        Item::Struct(item) => &item.attrs,
-        Item::Trait(item) => &item.attrs,
-        Item::Type(item) => &item.attrs,
-        Item::Use(item) => &item.attrs,
-        _ => &[],
-    }
 }

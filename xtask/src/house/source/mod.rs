@@ -17,13 +17,14 @@ mod tests;
 
 use crate::Result;
 pub use arrows::Arrows;
+pub use facts::Function;
 use facts::{Facts, lines_of};
-pub use facts::{Function, attributes, is_test};
 pub use scope::Kind;
 use scope::{Binding, Definition, Names};
 use std::collections::BTreeMap;
 use syn::Item;
 use syn::visit::Visit;
+use words::{attributes, is_test, is_test_file};
 
 /// The index of a file.
 pub type FileId = usize;
@@ -178,9 +179,4 @@ impl Crate {
         }
         types.into_values().collect()
     }
-}
-
-/// Whether a file of this name, without `.rs`, has tests or code that only tests use.
-pub fn is_test_file(name: &str) -> bool {
-    name == "tests" || name == "testing" || name.ends_with("_tests")
 }
