@@ -17,21 +17,20 @@ use std::path::{Path, PathBuf};
 /// Arguments of `check`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A node's data folder, or one store's.
+    /// Data folder of a node, or folder of one store.
     #[arg(value_hint = ValueHint::DirPath, value_name = "DIR")]
     dir: PathBuf,
-    /// Where tables or manifests are damaged or lost, make them again from the journal.
+    /// Rebuild damaged or lost tables and manifests from the journal.
     #[arg(long)]
     repair: bool,
-    /// Give up what a repair could not bring back: what is not found then counts as never written, and older versions may
-    /// show. There is no way back.
+    /// Accept the loss of keys that a repair could not recover: missing keys then count as never written, and older
+    /// versions may appear. This cannot be undone.
     #[arg(long, requires = "repair")]
     accept_loss: bool,
-    /// The ring's size when the folder was made, if no shard's manifest is left that says it.
+    /// Size of the ring when the folder was created; needed if no shard has a readable manifest.
     #[arg(long, requires = "repair", value_name = "PARTITIONS")]
     ring_size: Option<u32>,
-    /// The same of the most partitions that the ring can have, if that is not 16 times its size then: `ring-status` of the cluster
-    /// says it.
+    /// Largest size of the ring [default: 16 times RING_SIZE]; `annulet admin ring-status` shows it.
     #[arg(long, requires = "ring_size", value_name = "PARTITIONS")]
     partitions_max: Option<u32>,
 }
@@ -64,7 +63,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     print_total(&mut out, stores.len(), &total)?;
     for (bucket_type, backend) in left_out.iter() {
-        writeln!(out, "not checked: objects of type {bucket_type}, whose backend is {}", backend.name())?;
+        writeln!(
+            out,
+            "not checked: objects of type {bucket_type}, stored by the backend {}",
+            backend.name()
+        )?;
     }
     if total.damaged > 0 { Err(Failure::new(FAILED, "")) } else { Ok(()) }
 }
@@ -76,7 +79,7 @@ fn left_out(dir: &Path) -> Result<TypeBackends, Failure> {
         Ok(Some((founding, _))) if founding.backend == Default::default() => Ok(founding.types),
         Ok(Some((founding, _))) => {
             let text = format!(
-                "{}: its backend is {}, and only annulet's own is checked",
+                "{}: the backend is {}; only stores of the backend annulet can be checked",
                 dir.display(),
                 founding.backend.name()
             );
@@ -126,7 +129,7 @@ fn stores(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let found: Vec<_> = (0..SHARDS_MAX).filter(is_there).map(|shard| shard_dir(dir, shard)).collect();
     match found.is_empty() {
         true if looks_like_a_store(dir) => Ok(vec![dir.to_path_buf()]),
-        true => Err(unusable("there is no data of a node here, and no store".to_owned())),
+        true => Err(unusable("not the data folder of a node, and not a store".to_owned())),
         false => Ok(found),
     }
 }

@@ -22,18 +22,18 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a node. Each option is also a variable (ANNULET_PB_LISTEN) and a key in annulet.toml (pb_listen);
-    /// a flag is over a variable, and a variable over the file.
+    /// Run a node. Each option is also a variable (ANNULET_PB_LISTEN) and a key of annulet.toml (pb_listen).
+    /// A flag has precedence over a variable, and a variable over the file.
     Serve(serve::Args),
     /// Read and write objects of a running node.
     Kv(kv::Args),
-    /// Verify every checksum of a data folder that no node is using; changes nothing unless it is told to repair.
+    /// Verify every checksum of a data folder that no node is using. Changes nothing without --repair.
     Check(check::Args),
-    /// Run a cluster of several nodes on this machine, for trying things out. Ctrl-C stops them all.
+    /// Run a cluster of several nodes on this machine, to try things out. Ctrl-C stops all nodes.
     Dev(dev::Args),
-    /// Make what a cluster needs, ask it how it is, and change it.
+    /// Administer nodes and clusters: certificates, members, bucket types, statistics, repairs.
     Admin(admin::Args),
-    /// Make backups of nodes while they serve, verify them, and make data folders of them.
+    /// Back up running nodes; verify and restore backups.
     #[command(subcommand)]
     Backup(backup::Command),
     /// Benchmark a store: run a workload, verify every answer, report latency and throughput.

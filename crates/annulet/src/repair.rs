@@ -67,7 +67,7 @@ pub fn options(
             Layout { shards, ring_size, prefixes }.metadata(shard)
         }
         (None, None) => {
-            return Err(unusable("no shard's manifest can be read; say the ring's size (--ring-size)"));
+            return Err(unusable("no shard's manifest can be read: give the size of the ring (--ring-size)"));
         }
     };
     Ok(options)
@@ -93,8 +93,8 @@ pub fn repair(out: &mut impl Write, store: &Path, folder: &Path, options: &Optio
         .map_err(|error| Failure::new(FAILED, format!("{}: {error}", store.display())))?;
     let ranges = match report.lost.len() {
         0 => "nothing is lost".to_owned(),
-        1 => "of one range of keys some may be lost".to_owned(),
-        some => format!("of {some} ranges of keys some may be lost"),
+        1 => "keys of one range may be lost".to_owned(),
+        some => format!("keys of {some} ranges may be lost"),
     };
     let (keys, segments) = (report.keys, report.segments);
     let (keys, segments) = (count(keys, "key"), count(segments, "segment"));

@@ -54,7 +54,7 @@ fn on_signal(number: c_int) {
     if stopping.is_none() {
         tracing::info!("the signal {name} is ignored");
     } else if let Err(error) = kill_process(getpid(), Signal::TERM) {
-        tracing::error!(%error, "this process cannot be told to stop");
+        tracing::error!(%error, "cannot handle stop signals");
     } else {
         tracing::info!("the signal {name} stops this node");
     }

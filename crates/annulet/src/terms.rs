@@ -13,14 +13,12 @@ pub fn explained(answer: &str) -> String {
 
 fn meaning(answer: &str) -> Option<String> {
     let fixed = match answer {
-        errors::MATCH_FOUND => "there is an object already",
+        errors::MATCH_FOUND => "the object exists already",
         errors::MODIFIED => "the object has changed since it was read",
-        errors::NOTFOUND => "there is no such object",
-        errors::NO_TYPE => {
-            "there is no active bucket type of that name: `annulet kv types` lists those there are"
-        }
-        errors::TIMEOUT => "no answer in time: a write may have been carried out or not",
-        errors::OVERLOAD => "the node has too much to do: try again later",
+        errors::NOTFOUND => "no such object",
+        errors::NO_TYPE => "no active bucket type has that name: `annulet kv types` lists the types",
+        errors::TIMEOUT => "timeout: a write may or may not have been carried out",
+        errors::OVERLOAD => "the node is overloaded: try again later",
         errors::INSUFFICIENT_VNODES | errors::TOO_MANY_FAILS => "too few replicas answer",
         _ => return term(answer),
     };

@@ -212,7 +212,7 @@ fn begin(disk: &mut dyn Disk, folder: &Path) -> Result<disk::FileId, Error> {
             return taken("there is a backup of that name");
         }
         names if names.iter().any(|name| name == UNFINISHED_FILE) => {
-            return taken("there is an unfinished backup of that name, or one that is being made");
+            return taken("an unfinished or running backup has that name");
         }
         _ => return taken("the folder is not empty"),
     }

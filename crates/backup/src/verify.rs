@@ -76,6 +76,6 @@ pub(crate) fn differs(entry: &FileEntry, sum: Sum) -> Option<String> {
     match (sum.len == entry.len, sum.crc == entry.crc) {
         (true, true) => None,
         (false, _) => Some(format!("it has {} bytes, not {}", sum.len, entry.len)),
-        (true, false) => Some("its bytes are not those that were backed up: the checksum differs".to_owned()),
+        (true, false) => Some("its bytes differ from the backed-up ones: the checksum is wrong".to_owned()),
     }
 }

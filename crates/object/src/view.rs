@@ -62,7 +62,7 @@ impl<'a> HeadView<'a> {
         };
         view.check_siblings(flags)?;
         if view.first_end_ms.is_some() != (version == HEAD_VERSION_ENDING) {
-            return Err(Malformed("its version is not that of what ends"));
+            return Err(Malformed("its version differs from that of the ended entry"));
         }
         Ok(view)
     }

@@ -127,7 +127,7 @@ impl Backups {
                     stop.store(true, Ordering::Relaxed);
                     Answered { status: 200, body: json!({ "name": name }) }
                 }
-                _ => Answered::wrong(409, "no backup is being made"),
+                _ => Answered::wrong(409, "no backup is running"),
             },
         }
     }
@@ -175,7 +175,7 @@ impl Backups {
             None => self.root.clone(),
             Some(folder) => below(&self.root, Path::new(folder)).ok_or_else(|| {
                 let text = format!(
-                    "this node's backups lie below {} (its option backup_dir): {folder} is not there",
+                    "the folder of this node's backups is {} (its option backup_dir): {folder} is outside it",
                     self.root.display()
                 );
                 Answered::wrong(403, text)
@@ -189,7 +189,7 @@ impl Backups {
         let (folder, stop) = (dest.join(&name), Arc::new(AtomicBool::new(false)));
         let mut state = self.state();
         if let State::Running { name, .. } = &*state {
-            return Err(Answered::wrong(409, format!("a backup is being made: {name}")));
+            return Err(Answered::wrong(409, format!("a backup is running: {name}")));
         }
         let task = Task { dest, name: name.clone(), how, bytes_per_second, stop: Arc::clone(&stop) };
         let backups = Arc::clone(self);
@@ -216,9 +216,9 @@ impl Backups {
         match &result {
             Ok(created) => tracing::info!(
                 folder = %folder.display(), copied = created.copied, linked = created.linked, kept = created.kept,
-                "a backup is made"
+                "backup finished"
             ),
-            Err(error) => tracing::warn!(folder = %folder.display(), %error, "a backup was not made"),
+            Err(error) => tracing::warn!(folder = %folder.display(), %error, "backup failed"),
         }
         let result = result.map(Box::new).map_err(|error| error.to_string());
         *self.state() = State::Ended { name: task.name.clone(), folder, result };
@@ -288,14 +288,12 @@ pub fn create_stopped(
     watch: Watch<'_>,
 ) -> Result<Created, Error> {
     let mut disk = OsDisk::blocking();
-    let no_data = || Error::NotBackup(format!("{}: there is no data of a node here", data.display()));
+    let no_data = || Error::NotBackup(format!("{}: not the data folder of a node", data.display()));
     let layout = Layout::read(&mut disk, data)?.ok_or_else(no_data)?;
     let founding = layout::read_founding(&mut disk, data)?.unwrap_or_default();
     if let Some(backend) = founding.other_backend() {
         let data = data.display();
-        return Err(Error::NotBackup(format!(
-            "{data}: its backend is {backend}, of which no backups can be made"
-        )));
+        return Err(Error::NotBackup(format!("{data}: backups of the backend {backend} are not supported")));
     }
     let cluster = match Layout::read_owner(&mut disk, data)? {
         Some(Owner::Member { cluster, .. }) => Some(ClusterId(cluster).to_string()),

@@ -91,7 +91,7 @@ impl From<FilesError> for Error {
 fn listen_advice(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::AddrNotAvailable => {
-            ": it is no address of this machine; give one that is, or 0.0.0.0 for all its addresses"
+            ": not an address of this machine; give one of its addresses, or 0.0.0.0 for all of them"
         }
         io::ErrorKind::AddrInUse => ": another process listens there; give another port",
         _ => "",

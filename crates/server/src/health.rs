@@ -33,8 +33,9 @@ impl Readiness {
         match &self.reach {
             None => reasons.push("the node is starting".to_owned()),
             Some(reach) if !reach.has_heard => {
-                reasons
-                    .push("the node is starting: it has not heard yet what its cluster agrees on".to_owned());
+                reasons.push(
+                    "the node is starting: it does not know the cluster's current state yet".to_owned(),
+                );
             }
             Some(reach) => reasons.extend(reach.missing()),
         }
@@ -71,7 +72,7 @@ mod tests {
             (Readiness { is_stopping: true, ..ready.clone() }, "the node is stopping"),
             (Readiness { is_leaving: true, ..ready.clone() }, "the node is leaving its cluster"),
             (Readiness { reach: None, ..ready.clone() }, "the node is starting"),
-            (Readiness { reach: Some(unheard), ..ready.clone() }, "the node is starting: it has not heard"),
+            (Readiness { reach: Some(unheard), ..ready.clone() }, "the node is starting: it does not know"),
             (
                 Readiness { reach: Some(reach(1)), ..ready.clone() },
                 "this node reaches 1 of 3 members: no majority",

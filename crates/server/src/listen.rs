@@ -96,7 +96,7 @@ mod tests {
         // 192.0.2.0/24 is for documentation: no machine has such an address.
         let error = refused(&"192.0.2.1:1".parse().unwrap());
         assert!(error.starts_with("pb_listen: cannot listen on 192.0.2.1:1: "), "{error}");
-        assert!(error.contains(": it is no address of this machine; give one that is, "), "{error}");
+        assert!(error.contains(": not an address of this machine; give one of its addresses, "), "{error}");
         let error = refused(&"no-such-host.invalid:1".parse().unwrap());
         let begin = "pb_listen: cannot listen on no-such-host.invalid:1: the name is not resolved (";
         assert!(

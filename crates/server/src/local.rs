@@ -278,7 +278,7 @@ impl Local {
         shard.tick();
         self.membership.look(self.id, &shard);
         for damage in shard.control().take_damage() {
-            tracing::warn!(%damage, "the store has found damage");
+            tracing::warn!(%damage, "damage found");
         }
         for loss in shard.control().take_copy_losses() {
             let from = shard.status().name_of(loss.from);
@@ -287,13 +287,13 @@ impl Local {
                 [] => tracing::error!(
                     from,
                     partition = %loss.partition,
-                    "the sender of a copy has lost something, and nobody else has the partition whole: what was lost stays lost"
+                    "the sender of a partition has lost objects, and no other replica is complete: these objects are lost"
                 ),
                 _ => tracing::warn!(
                     from,
                     partition = %loss.partition,
                     others = others.join(", "),
-                    "the sender of a copy has lost something: it is copied from others, too"
+                    "the sender of a partition has lost objects: they are copied from other replicas, too"
                 ),
             }
         }

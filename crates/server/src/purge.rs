@@ -62,13 +62,13 @@ impl Purges {
                     state.stop = true;
                     Answered { status: 200, body: state.show() }
                 }
-                _ => Answered::wrong(409, "nothing is being purged"),
+                _ => Answered::wrong(409, "no reap or erase is running"),
             },
             PurgePage::Begin(_) if last.as_ref().is_some_and(|state| state.ended.is_none()) => {
-                Answered::wrong(409, "something is being purged already")
+                Answered::wrong(409, "a reap or erase is running already")
             }
             PurgePage::Begin(task) if !(1..=RATE_MAX).contains(&task.rate()) => {
-                Answered::wrong(400, format!("per_second is to be from 1 to {RATE_MAX}"))
+                Answered::wrong(400, format!("per_second must be from 1 to {RATE_MAX}"))
             }
             PurgePage::Begin(task) => {
                 let (purge, bucket) = (task.purge, task.bucket.clone());

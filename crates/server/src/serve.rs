@@ -90,7 +90,7 @@ pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<()
     if let Some(backend) = founding.other_backend()
         && config.anti_entropy.take().is_some()
     {
-        tracing::info!("anti-entropy is off: the backend {backend} has no snapshots to make trees of");
+        tracing::info!("anti-entropy is off: the backend {backend} has no snapshots for hash trees");
     }
     let (mut layout, owner) = find_layout(&config)?;
     let pb_listeners = listen("pb_listen", &config.pb_listen, layout.shards.into())?;
@@ -270,7 +270,7 @@ impl Node {
                 _ = interrupt.recv() => {}
                 Some(end) = ended.recv() => match end {
                     End::Lost(why) => return Err(Error::Membership(why)),
-                    End::Left => tracing::info!("this node has left its cluster: its data folder is of no more use"),
+                    End::Left => tracing::info!("this node has left its cluster: its data folder can be deleted"),
                 },
             }
             tracing::info!("stopping");
@@ -380,7 +380,7 @@ fn tell_differences(cluster: &Cluster, part: &Part) {
     if !cluster.members.is_empty() && !has.clone().eq(asked) {
         let names: Vec<&str> = has.collect();
         tracing::info!(
-            "the members are {}: the option cluster only says who founded the cluster",
+            "the members are {}: the option cluster only lists the founding nodes",
             names.join(", ")
         );
     }
@@ -514,7 +514,7 @@ fn find_founding(config: &Config) -> Result<Founding, Error> {
     };
     match founding.other_backend() {
         Some(backend) if config.durability == Durability::Interval => {
-            let what = format!("the backend {backend} has none or sync, and no interval");
+            let what = format!("the backend {backend} supports durability none and sync, not interval");
             Err(Error::Options("durability", what))
         }
         _ => Ok(founding),
@@ -564,8 +564,8 @@ fn warn_of_strangers(addresses: &Addresses) {
     for (protocol, address) in [("protocol buffers", addresses.pb), ("HTTP", addresses.http)] {
         if !address.ip().to_canonical().is_loopback() {
             tracing::warn!(
-                "{protocol} at {address}: nobody is authenticated, whoever reaches this address can read, write and \
-                 administer; the option --insecure says that this is meant, and a later version needs it"
+                "{protocol} at {address}: clients are not authenticated, so every host that reaches this address can \
+                 read, write and administer; set --insecure if this is intended, a later version needs it"
             );
         }
     }

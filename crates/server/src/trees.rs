@@ -125,7 +125,7 @@ impl NodeTrees {
         match partitions {
             0 => Answered::wrong(
                 409,
-                "this node has no trees of that now: it is alone, or they are yet to be made, or partitions move",
+                "no hash trees for this now: the node is alone, they are still being built, or partitions move",
             ),
             _ => Answered { status: 202, body: json!({ "partitions": partitions }) },
         }

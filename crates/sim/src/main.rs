@@ -14,15 +14,20 @@ use std::sync::{Mutex, PoisonError};
 
 const USAGE: &str = "usage: sim [--world W] [--seeds N] [--first SEED] [--jobs N]    run seeds and print totals
        sim [--world W] --trace SEED                             run one seed and print its trace
-       sim --idle NODES                                         what clusters of 10, 100... at rest cost, up to NODES
-       sim --changes NODES                                      how changes of clusters of 10, 100... are carried out
+       sim --idle NODES                                         costs of idle clusters of 10, 100... nodes, up to NODES
+       sim --changes NODES                                      changes of members in clusters of 10, 100... nodes
        sim --transitions SEED                                   a crash at each step of each change of members
-       sim --transfers N [--first SEED] [--objects O]           a copy that is cut again and again, so many times
-       sim --rolls N [--first SEED]                             nodes that are restarted one after the other
-       sim --overloads N [--first SEED]                         five times as many requests as nodes can serve
-       sim --gossip N [--nodes N] [--buckets B] [--first SEED]  many buckets, and nodes that all start at once
-The world is node, which is the default; memory, bitcask or hash, a node on that backend; cluster-bitcask or cluster-hash; cluster-types, with a store of bitcask for a bucket type; cluster, of a handful of nodes or of --nodes N, 3 to 100; or elastic, on modelled
-stores, of --nodes N, 6 to 1000, and --partitions P.";
+       sim --transfers N [--first SEED] [--objects O]           N transfers, each interrupted many times
+       sim --rolls N [--first SEED]                             N restarts of all nodes, one after the other
+       sim --overloads N [--first SEED]                         N overloads: five times the requests that nodes can serve
+       sim --gossip N [--nodes N] [--buckets B] [--first SEED]  metadata sync of many buckets, and a start of all nodes
+Worlds:
+  node (the default)             one node
+  memory, bitcask, hash          one node on that backend
+  cluster                        a few nodes, or --nodes N, 3 to 100
+  cluster-bitcask, cluster-hash  a cluster on that backend
+  cluster-types                  a cluster with a store of bitcask for a bucket type
+  elastic                        a cluster on modelled stores: --nodes N, 6 to 1000, and --partitions P";
 
 enum Command {
     Run { kind: Kind, first: u64, seeds: u64, jobs: u64 },
@@ -191,7 +196,7 @@ fn transitions(seed: Seed) -> ExitCode {
     for (case, (asked, unserved)) in served.iter().filter(|(_, (_, unserved))| *unserved > 0) {
         println!("{case}: {unserved} of {asked} requests were not served, asked twice");
     }
-    println!("seed {seed}: {cases} cases, in {missed} of them nobody had the part, {broken} broken");
+    println!("seed {seed}: {cases} cases, {missed} of them without the participant, {broken} broken");
     if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

@@ -7,23 +7,23 @@ use crate::failure::Failure;
 use crate::plural::{count, len};
 use serde_json::{Value, json};
 
-/// What is compared.
+/// Partitions to compare.
 #[derive(clap::Args)]
 pub struct Repair {
     #[command(flatten)]
     shown: Shown,
-    /// Only this partition, by its number; all that the node holds if none is named.
+    /// Number of one partition [default: all partitions of the node].
     #[arg(long, value_name = "NUMBER")]
     partition: Option<u32>,
 }
 
-/// What is made anew.
+/// Hash trees to rebuild.
 #[derive(clap::Args)]
 pub struct Rebuild {
     #[command(flatten)]
     repair: Repair,
-    /// What is looked for beside the keys: none, presence (that the values are there) or values (each is read). As the node's option
-    /// tree_rebuild_check says, if not said here.
+    /// Check of values: none, presence (each value exists) or values (each value is read) [default: the node's option
+    /// tree-rebuild-check].
     #[arg(long, value_name = "none|presence|values")]
     check: Option<String>,
 }

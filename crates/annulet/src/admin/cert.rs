@@ -28,10 +28,10 @@ const CERTIFICATE_MODE: u32 = 0o644;
 /// Arguments of `admin cert`.
 #[derive(clap::Args)]
 pub struct CertArgs {
-    /// Where the certificates are kept, made if missing. Its ca.key can make members: keep it off the nodes.
+    /// Folder of the certificates, made if missing. Its ca.key can make members: keep it off the nodes.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// A node, as it is named by `serve --name`; once for each.
+    /// Name of a node, as in `serve --name`; once for each node.
     #[arg(long = "name", value_name = "NAME@HOST")]
     names: Vec<String>,
 }

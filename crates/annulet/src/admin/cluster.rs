@@ -8,33 +8,33 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// What is done with a cluster. Changes are staged, shown by `plan`, and carried out by `commit`.
+/// Commands for a cluster. Changes are staged, previewed by `plan` and carried out by `commit`.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Show the members and what is staged.
+    /// Show the members and the staged changes.
     Status(Shown),
-    /// Show what a commit of what is staged would do.
+    /// Preview the staged changes.
     Plan(Shown),
-    /// Says how a node joins the cluster of another: when it starts, by `serve --join`.
+    /// Explain how a node joins the cluster of another: at its start, by `serve --join`.
     Join(JoinArgs),
-    /// Stage that a member gives up its partitions and goes.
+    /// Stage the departure of a member, which hands its partitions over first.
     Leave(Of),
-    /// Stage that a newcomer takes a member's place, with its data.
+    /// Stage the replacement of a member by a new node, which copies its data.
     Replace(Pair),
-    /// Stage that a newcomer takes the place of a member that is gone.
+    /// Stage the replacement of a dead member by a new node.
     ForceReplace(Pair),
-    /// Stage that a member that is gone is forgotten.
+    /// Stage the removal of a dead member.
     ForceRemove(Of),
-    /// Note that a member will not be reached for long. It is valid again when it starts.
+    /// Mark a member as down for long. The mark ends when the member starts.
     Down(Of),
     /// Stage more partitions, so that more nodes can share the load evenly. No data is rewritten, and hardly any moves.
     ResizeRing(ResizeArgs),
-    /// Forget what is staged.
+    /// Discard the staged changes.
     Clear(Shown),
-    /// Carry out what is staged.
+    /// Carry out the staged changes.
     Commit(CommitArgs),
-    /// Go on without a majority of the voters that is lost for good, with what one survivor knows. Without a word, show what may
-    /// be lost, and the word.
+    /// Recover a cluster that has lost the majority of its voters for good, from the state of one survivor. Without
+    /// WORD, show the changes that may be lost, and the word that confirms.
     Recover(RecoverArgs),
 }
 
@@ -43,7 +43,7 @@ pub enum Command {
 pub struct RecoverArgs {
     #[command(flatten)]
     shown: Shown,
-    /// The word that was shown.
+    /// The word that confirms, as shown without it.
     #[arg(value_name = "WORD")]
     word: Option<String>,
 }
@@ -53,7 +53,7 @@ pub struct RecoverArgs {
 pub struct ResizeArgs {
     #[command(flatten)]
     shown: Shown,
-    /// A power of two above what there is, and at most 16 times what the cluster was founded with.
+    /// Number of partitions: a power of two above the current number, at most 16 times the number at the founding.
     #[arg(value_name = "PARTITIONS")]
     partitions: ring::RingSize,
 }
@@ -63,20 +63,20 @@ pub struct ResizeArgs {
 pub struct CommitArgs {
     #[command(flatten)]
     shown: Shown,
-    /// Wait until it is carried out, and show how far it is: with --json, an object in a line each time that is another.
+    /// Wait until the change is carried out, and show its progress; with --json, a line with an object at each step.
     #[arg(long)]
     wait: bool,
 }
 
-/// How much transfers may take.
+/// Limits of transfers.
 #[derive(clap::Args)]
 pub struct Limit {
     #[command(flatten)]
     shown: Shown,
-    /// Transfers at a time that a shard takes part in, in each direction.
+    /// Transfers of a shard at a time, in each direction.
     #[arg(value_name = "COUNT")]
     count: Option<u32>,
-    /// MiB in a second that a shard gets from each node.
+    /// MiB per second that a shard receives from each node.
     #[arg(long, value_name = "MIB")]
     rate: Option<u64>,
 }
@@ -86,7 +86,7 @@ pub struct Limit {
 pub struct Shown {
     #[command(flatten)]
     node: Node,
-    /// As JSON, for programs.
+    /// Print JSON, for programs.
     #[arg(long)]
     json: bool,
 }
@@ -101,12 +101,12 @@ pub struct Of {
     member: String,
 }
 
-/// A member and who takes its place.
+/// A member and its replacement.
 #[derive(clap::Args)]
 pub struct Pair {
     #[command(flatten)]
     of: Of,
-    /// Who takes its place; it waits to join.
+    /// The new node that takes its place: a joining node.
     #[arg(value_name = "BY")]
     by: String,
 }
@@ -116,7 +116,7 @@ pub struct Pair {
 pub struct JoinArgs {
     #[command(flatten)]
     shown: Shown,
-    /// Where a member listens to other nodes.
+    /// Address at which a member listens to other nodes.
     #[arg(value_name = "HOST:PORT")]
     address: String,
 }
@@ -131,9 +131,9 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Replace(pair) => pair.stage("replace"),
         Command::ForceReplace(pair) => pair.stage("force-replace"),
         Command::ForceRemove(of) => of.stage("force-remove"),
-        Command::Down(of) => change(&of.shown, "down", &json!({ "node": of.member }), "noted"),
+        Command::Down(of) => change(&of.shown, "down", &json!({ "node": of.member }), "marked as down"),
         Command::ResizeRing(args) => resize(args),
-        Command::Clear(shown) => change(shown, "clear", &json!({}), "nothing is staged any more"),
+        Command::Clear(shown) => change(shown, "clear", &json!({}), "staged changes discarded"),
         Command::Commit(args) => commit(args),
         Command::Recover(args) => recover(args),
     }
@@ -221,8 +221,9 @@ fn recover(args: &RecoverArgs) -> Result<(), Failure> {
             return format!("{voters}\n\na majority of the voters is reached: nothing is lost");
         }
         format!(
-            "{voters}\n\n{} knows of changes up to term {}, entry {}. What the others decided after that is lost: go on with the\n\
-             survivor whose term, then entry, is the highest, and with no other. The lost must not come back.\n\n    \
+            "{voters}\n\n{} knows the changes up to term {}, entry {}. Later changes of the other voters are lost.\n\
+             Recover from the survivor with the highest term, then entry, and from no other. The lost voters must not\n\
+             come back.\n\n    \
              annulet admin cluster recover {}",
             cell(&seen["here"]),
             cell(&seen["last"]["term"]),
@@ -239,7 +240,7 @@ fn progress(change: &Value) -> String {
     }
     let to_copy = names(&change["to_copy"]);
     let waits = match (names(&change["to_adopt"]), to_copy) {
-        (adopt, _) if !adopt.is_empty() => format!("waits until {adopt} know"),
+        (adopt, _) if !adopt.is_empty() => format!("waits until {adopt} have adopted the ring"),
         (_, copy) if !copy.is_empty() => format!("waits until {copy} have copied"),
         _ => "goes on".to_owned(),
     };
@@ -388,7 +389,7 @@ pub fn transfers(shown: &Shown) -> Result<(), Failure> {
             "reason",
         ];
         let received = match each(&transfers["received"]).count() {
-            0 => format!("nothing is on its way to {}", cell(&transfers["here"])),
+            0 => format!("no transfers to {}", cell(&transfers["here"])),
             _ => format!(
                 "to {}:\n{}",
                 cell(&transfers["here"]),
@@ -429,7 +430,7 @@ fn plan(shown: &Shown) -> Result<(), Failure> {
         let shortfalls = match plan["shortfalls"].as_u64() {
             None | Some(0) => String::new(),
             Some(number) => {
-                format!("\ncopies of {} will be closer together than asked for", count(number, "partition"))
+                format!("\nreplicas of {} will be closer together than required", count(number, "partition"))
             }
         };
         let warnings = warnings(&plan);
@@ -461,11 +462,11 @@ fn staged_table(cluster: &Value) -> String {
         staged.push(table(&["member", "staged", "by", "weight"], &rows(&cluster["staged"], &columns)));
     }
     if let Some(partitions) = cluster["ring"]["partitions_staged"].as_u64() {
-        staged.push(format!("the ring is to have {}", count(partitions, "partition")));
+        staged.push(format!("the ring will have {}", count(partitions, "partition")));
     }
     match staged.is_empty() {
         true => "nothing is staged".to_owned(),
-        false => format!("{}\n\n`annulet admin cluster plan` shows what it would do", staged.join("\n\n")),
+        false => format!("{}\n\n`annulet admin cluster plan` shows the effect", staged.join("\n\n")),
     }
 }
 

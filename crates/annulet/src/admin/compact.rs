@@ -15,10 +15,10 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 pub struct Args {
     #[command(flatten)]
     shown: Shown,
-    /// Wait until it has ended.
+    /// Wait for the end of the compaction.
     #[arg(long)]
     wait: bool,
-    /// Show the state of the last one, and begin none.
+    /// Show the state of the last compaction, and start none.
     #[arg(long)]
     status: bool,
 }

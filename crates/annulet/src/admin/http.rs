@@ -35,7 +35,7 @@ const OLDER_VARIABLE: &str = "ANNULET_HTTP";
 #[derive(clap::Args, Default)]
 #[group(skip)]
 pub struct Node {
-    /// The node to ask, by its HTTP port [default: 127.0.0.1:8098].
+    /// HTTP address of the node to ask [default: 127.0.0.1:8098].
     #[arg(long, value_name = "HOST:PORT", env = "ANNULET_NODE", global = true, value_parser = node_address)]
     node: Option<String>,
 }
@@ -124,7 +124,10 @@ impl Node {
 /// Why a request was not carried out, if that may be over soon: the cluster has just started, or elects a leader.
 fn waits_for_leader(answer: &Answer) -> Option<String> {
     let cause = answer.body["error"].as_str().filter(|_| answer.status == 503)?;
-    let may_end = cause.starts_with("no leader") || cause.starts_with("this node has not heard");
+    // The last one is the text of older nodes.
+    let passing =
+        ["no leader", "this node does not know the cluster's current state", "this node has not heard"];
+    let may_end = passing.iter().any(|text| cause.starts_with(text));
     may_end.then(|| cause.to_owned())
 }
 

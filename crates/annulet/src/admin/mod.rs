@@ -26,7 +26,7 @@ pub use cert::{authority_files, make, node_files};
 
 use crate::failure::Failure;
 
-/// What is administered, and by which node.
+/// Administration of a node or a cluster.
 #[derive(clap::Args)]
 pub struct Args {
     // It may stand before the command, too; the commands that ask a node have it.
@@ -36,41 +36,41 @@ pub struct Args {
     command: Command,
 }
 
-/// What is administered.
+/// The commands of `admin`.
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Make the certificate authority of a cluster, and a key and a certificate for each node. What is there already
-    /// is kept.
+    /// Make the certificate authority of a cluster, and a key and a certificate for each node. Existing files are
+    /// kept.
     Cert(cert::CertArgs),
     /// Create, activate, change and show bucket types.
     #[command(subcommand)]
     BucketType(types::Command),
-    /// Show a cluster's state, stage changes of its members, and see what they would do.
+    /// Show a cluster's state; stage, preview and carry out changes of its members.
     #[command(subcommand)]
     Cluster(cluster::Command),
-    /// List the members: state, share of the ring, whether they are reached.
+    /// List the members: state, share of the ring, reachability.
     MemberStatus(cluster::Shown),
-    /// Show the ring, and who leads and votes.
+    /// Show the ring, the leader and the voters.
     RingStatus(cluster::Shown),
-    /// List what is on its way to a node, and whom a change waits for.
+    /// List the transfers to a node, and the nodes that a change waits for.
     Transfers(cluster::Shown),
-    /// Show how much transfers may take, or change it.
+    /// Show or change the limits of transfers.
     TransferLimit(cluster::Limit),
-    /// Reap the tombstones of a bucket: what was deleted goes from the disks, once all members agree.
+    /// Reap the tombstones of a bucket: deleted objects leave the disks once all members agree.
     #[command(subcommand)]
     Reap(purge::Command),
     /// Delete the objects of a bucket.
     #[command(subcommand)]
     Erase(purge::Command),
-    /// Compact all waste of a node, whatever its schedule: deleted and overwritten data leaves the disk.
+    /// Compact all waste of a node now, regardless of its schedule: deleted and overwritten data leaves the disk.
     Compact(compact::Args),
-    /// Show a node's statistics, all or some.
+    /// Show the statistics of a node, all or by name.
     Stat(stat::Args),
-    /// Show how it stands with the hash trees of each partition of a node: when they were made and compared, what differed.
+    /// Show the hash trees of each partition of a node: their age, their last comparison and its differences.
     AaeStatus(cluster::Shown),
-    /// Have all that a node holds, or one partition, compared with what others hold now, and repaired.
+    /// Compare the partitions of a node, or one of them, with the other replicas now, and repair the differences.
     AaeRepair(aae::Repair),
-    /// Have the hash trees of all that a node holds, or of one partition, made anew from what is stored, which finds what was lost.
+    /// Rebuild the hash trees of a node, or of one partition, from the stored data, to find lost objects.
     AaeRebuild(aae::Rebuild),
     /// Wait until a node serves.
     WaitForService(service::Args),

@@ -8,25 +8,25 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
 
-/// What is done with the tombstones of a bucket, or with its objects. One of both runs at a time on a node.
+/// Commands for the tombstones or the objects of a bucket. A node runs one `reap` or `erase` at a time.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Begin, in the background. Clients go first.
+    /// Start in the background, with less priority than clients.
     Start(Start),
-    /// Count what there is to be done.
+    /// Count the objects or tombstones.
     Count(Of),
-    /// Show how far the node is, or how it ended.
+    /// Show the progress or the result.
     Status(Shown),
-    /// End before all is done.
+    /// Stop early.
     Stop(Shown),
 }
 
-/// What is to be begun.
+/// A run and its pace.
 #[derive(clap::Args)]
 pub struct Start {
     #[command(flatten)]
     of: Of,
-    /// Keys in a second at most; 100 by default.
+    /// Most keys per second [default: 100].
     #[arg(long, value_name = "COUNT")]
     per_second: Option<u32>,
 }
@@ -48,10 +48,10 @@ pub struct Of {
     /// Only keys up to this one, included.
     #[arg(long, value_name = "KEY", requires = "first")]
     last: Option<String>,
-    /// Only what was modified last from this second on, since 1970.
+    /// Only objects last modified at this time or later, in seconds since 1970.
     #[arg(long, value_name = "SECONDS")]
     modified_from: Option<u64>,
-    /// Only what was modified last up to this second, since 1970.
+    /// Only objects last modified at this time or earlier, in seconds since 1970.
     #[arg(long, value_name = "SECONDS")]
     modified_to: Option<u64>,
 }
@@ -106,7 +106,7 @@ impl Of {
 
 fn text(seen: &Value) -> String {
     if seen["purge"].is_null() {
-        return "nothing was purged since the node's start".to_owned();
+        return "no reap or erase since the node's start".to_owned();
     }
     let columns = ["purge", "bucket-type", "bucket", "state", "found", "done", "failed"];
     let row = columns.iter().map(|column| cell(&seen[*column])).collect();

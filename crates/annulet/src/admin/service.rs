@@ -12,7 +12,7 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 pub struct Args {
     #[command(flatten)]
     node: Node,
-    /// Seconds after which to give up.
+    /// Timeout in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 pub struct Args {
     #[command(flatten)]
     shown: Shown,
-    /// Names, in which * stands for anything; all if there is none. What is inside of another is named by both: peers.n2@h.peer_links_up.
+    /// Names of statistics [default: all]. * stands for any text; a dot separates levels: peers.n2@h.peer_links_up.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 }

@@ -6,14 +6,14 @@ use crate::terms;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 
-/// What is done with bucket types.
+/// Commands for bucket types.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Create a type, or create it again while it is not active.
+    /// Create a type, or replace one that is not active yet.
     Create(WithProps),
-    /// Change an active type; properties that are not named stay.
+    /// Change properties of an active type; the others stay.
     Update(WithProps),
-    /// Let a type be used, for good. Every node of the cluster must be in reach.
+    /// Activate a type, for good. Every node of the cluster must be reachable.
     Activate(Named),
     /// Show a type's status and properties.
     Status(Named),

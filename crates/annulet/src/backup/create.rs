@@ -21,12 +21,12 @@ const UNANSWERED_MAX: u32 = 25;
 /// Arguments of `create`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The folder of backups, on the node's machine: below its option backup_dir, which is where they lie if none is given. Of
-    /// a stopped node: any folder.
+    /// Folder of backups on the node's machine, below its option backup-dir [default: that folder]. For a stopped node,
+    /// any folder.
     #[arg(value_hint = ValueHint::DirPath, value_name = "DEST")]
     dest: Option<PathBuf>,
-    /// The node, by its HTTP port [default: 127.0.0.1:8098]; several, with commas between or one by one, are backed up
-    /// at once, each on its own machine.
+    /// HTTP address of the node [default: 127.0.0.1:8098]. Several nodes, separated by commas or given one by one, are
+    /// backed up at the same time, each on its own machine.
     #[arg(
         long = "node",
         value_name = "HOST:PORT",
@@ -35,19 +35,19 @@ pub struct Args {
         value_parser = node_address
     )]
     nodes: Vec<String>,
-    /// The data folder of a stopped node, instead.
+    /// Data folder of a stopped node, in place of a running node.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "dest")]
     data: Option<PathBuf>,
-    /// The backup's name; the time and the node's name if not given.
+    /// Name of the backup [default: the time and the node's name].
     #[arg(long)]
     name: Option<String>,
-    /// Copy all files, where links would share the disk's fate.
+    /// Copy all files in place of hard links, which fail with the same disk.
     #[arg(long)]
     copy: bool,
-    /// The most that a running node reads and writes for it in a second, in MiB; 64 if not given.
+    /// Most MiB per second that a running node reads and writes for the backup [default: 64].
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     rate: Option<u64>,
-    /// Tell the end as JSON, one line for each node.
+    /// Print the results as JSON, one line for each node.
     #[arg(long)]
     json: bool,
 }
@@ -68,7 +68,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn of_stopped(args: &Args, data: &std::path::Path) -> Result<(), Failure> {
-    let dest = args.dest.as_deref().ok_or_else(|| Failure::new(UNUSABLE, "DEST: where backups lie"))?;
+    let dest = args
+        .dest
+        .as_deref()
+        .ok_or_else(|| Failure::new(UNUSABLE, "DEST: the folder of backups is missing"))?;
     let how = if args.copy { How::Copy } else { How::Link };
     let mut bar = Bar::new("backup");
     let made = server::backup::create_stopped(data, (dest, args.name.as_deref()), how, &mut |progress| {
@@ -169,8 +172,7 @@ fn look(asked: &mut Asked<'_>) -> Result<bool, Failure> {
     };
     asked.unanswered = 0;
     if answer["name"] != asked.name {
-        let text =
-            format!("{}: the node was started again while it made the backup: there is none", asked.address);
+        let text = format!("{}: the node was restarted during the backup: no backup was made", asked.address);
         return Err(Failure::new(FAILED, text));
     }
     asked.seen = answer;

@@ -11,17 +11,17 @@ mod verify;
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use ::backup::Error;
 
-/// What is done with backups.
+/// Commands for backups.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Back up running nodes, or the data folder of a stopped one. What an earlier backup in the same folder has is not
-    /// copied again.
+    /// Back up running nodes, or the data folder of a stopped node. Files of an earlier backup in the same folder are
+    /// not copied again.
     Create(create::Args),
-    /// Give up the backup that a node is making.
+    /// Cancel the running backup of a node.
     Stop(create::Stop),
-    /// Read every byte of a backup, and check its stores.
+    /// Verify a backup: read every byte and check its stores.
     Verify(verify::Args),
-    /// Make a data folder of a backup.
+    /// Restore a backup into a new data folder.
     Restore(restore::Args),
 }
 

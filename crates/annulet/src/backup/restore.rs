@@ -18,7 +18,7 @@ pub struct Args {
     /// The backup's own folder.
     #[arg(value_hint = ValueHint::DirPath, value_name = "BACKUP")]
     folder: PathBuf,
-    /// The data folder that is made; it must be empty, or not be there.
+    /// The new data folder, empty or missing.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     data: PathBuf,
 }

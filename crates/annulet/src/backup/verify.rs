@@ -18,7 +18,7 @@ pub struct Args {
     /// The backup's own folder.
     #[arg(value_hint = ValueHint::DirPath, value_name = "BACKUP")]
     folder: PathBuf,
-    /// Tell what was found as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }

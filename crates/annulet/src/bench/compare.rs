@@ -13,7 +13,7 @@ pub struct Args {
     /// Folders of results, in turns: A B, or better A B A B A B, as they were run.
     #[arg(value_hint = ValueHint::DirPath, value_name = "DIR", num_args = 2.., required = true)]
     dirs: Vec<PathBuf>,
-    /// Where the page goes.
+    /// Path of the page.
     #[arg(long, short, value_hint = ValueHint::FilePath, value_name = "FILE", default_value = "compare.html")]
     out: PathBuf,
 }

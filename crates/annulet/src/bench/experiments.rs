@@ -16,19 +16,19 @@ use std::sync::Arc;
 /// Arguments of `bench experiments`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only these [default: all that can be run].
+    /// Names of experiments [default: all that can run].
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Each in its small form: the same regime in about a minute.
+    /// Run small forms: the same regime in about a minute.
     #[arg(long)]
     small: bool,
-    /// Say which there are, and run none.
+    /// List the experiments, and run none.
     #[arg(long)]
     list: bool,
-    /// Where the experiments are.
+    /// Folder of the experiments.
     #[arg(long, value_hint = ValueHint::DirPath, value_name = "DIR", default_value = "experiments")]
     folder: PathBuf,
-    /// Where the results go: a folder for each experiment and round, empty or missing.
+    /// Folder of the results, with a folder for each experiment and round, empty or missing.
     #[arg(long, value_hint = ValueHint::DirPath, value_name = "DIR", default_value = "bench-results/experiments")]
     out: PathBuf,
 }

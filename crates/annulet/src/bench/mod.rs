@@ -12,15 +12,15 @@ use clap::Subcommand;
 /// The commands of `bench`.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Run a workload, check every answer, and write a folder of results.
+    /// Run a workload, verify every answer, and write a folder of results.
     Run(run::Args),
-    /// Make one folder of results out of those of several generators that ran at the same time.
+    /// Merge the results of several generators that ran at the same time.
     Merge(run::MergeArgs),
-    /// Make one HTML file of a run's results, that opens offline; with --png, pictures as well.
+    /// Write a report of a run: one HTML file that opens offline; with --png, pictures as well.
     Report(report::Args),
-    /// Compare runs of two sides, run in turns: ratios with their 95 % bands, as a table and a page.
+    /// Compare two stores by runs made in turns: ratios with their 95 % bands, as a table and a page.
     Compare(compare::Args),
-    /// Start nodes, load them, do things to them at stated seconds, and write a folder of results.
+    /// Run a scenario: start nodes, load them, cause failures at stated seconds, and write a folder of results.
     Scenario(scenario::Args),
     /// Repeat published experiments, and print their figures beside ours.
     Experiments(experiments::Args),

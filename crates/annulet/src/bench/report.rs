@@ -13,13 +13,13 @@ pub struct Args {
     /// The folder of results.
     #[arg(value_hint = ValueHint::DirPath, value_name = "DIR")]
     dir: PathBuf,
-    /// Where the page goes [default: report.html in DIR].
+    /// Path of the page [default: report.html in DIR].
     #[arg(long, short, value_hint = ValueHint::FilePath, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Make pictures as well, in this folder [default: png in DIR]; needs a browser.
+    /// Folder of the pictures [default: png in DIR]; without this option there are none. Needs a browser.
     #[arg(long, value_hint = ValueHint::DirPath, value_name = "FOLDER", num_args = 0..=1, require_equals = true)]
     png: Option<Option<PathBuf>>,
-    /// The browser for the pictures [default: the first of chromium, chrome, edge, brave that is found].
+    /// Browser for the pictures [default: the first of chromium, chrome, edge, brave on this machine].
     #[arg(long, value_hint = ValueHint::ExecutablePath, value_name = "PROGRAM", requires = "png")]
     browser: Option<PathBuf>,
 }

@@ -19,13 +19,13 @@ const GENERATORS_MAX: u32 = 1000;
 /// Arguments of `bench run`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What to do: see docs/bench.md.
+    /// Workload file; docs/bench.md has the format.
     #[arg(value_name = "WORKLOAD.toml", value_hint = ValueHint::FilePath)]
     workload: PathBuf,
-    /// Where the results go, empty or missing [default: bench-results/NAME-TIME]
+    /// Folder of the results, empty or missing [default: bench-results/NAME-TIME].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
-    /// Which of several generators this is, such as 2/3: each has its share of the rate, the operations and the keys.
+    /// Number of this generator, such as 2/3: each has its share of the rate, the operations and the keys.
     #[arg(long, value_name = "I/N", value_parser = generator, default_value = "1/1")]
     generator: (u32, u32),
 }
@@ -36,7 +36,7 @@ pub struct MergeArgs {
     /// Results of generators that ran at the same time.
     #[arg(value_name = "DIR", num_args = 2.., required = true)]
     folders: Vec<PathBuf>,
-    /// Where the merged results go, empty or missing.
+    /// Folder of the merged results, empty or missing.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }

@@ -19,10 +19,10 @@ pub struct Args {
     /// The scenario.
     #[arg(value_hint = ValueHint::FilePath, value_name = "FILE")]
     file: PathBuf,
-    /// Where the results go; must be empty or missing.
+    /// Folder of the results, empty or missing.
     #[arg(long, value_hint = ValueHint::DirPath, value_name = "DIR")]
     out: PathBuf,
-    /// Where the nodes have their folders, empty or missing, kept afterwards [default: a folder that is removed].
+    /// Folder of the nodes' data, empty or missing, kept afterwards [default: a folder that is removed].
     #[arg(long, value_hint = ValueHint::DirPath, value_name = "DIR")]
     data: Option<PathBuf>,
 }

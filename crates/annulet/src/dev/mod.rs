@@ -29,22 +29,22 @@ const DATA_DEFAULT: &str = "./annulet-dev";
 #[derive(clap::Args)]
 #[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = false)]
 pub struct Args {
-    /// How many nodes.
+    /// Number of nodes.
     #[arg(value_name = "N", required = true, value_parser = clap::value_parser!(u16).range(1..=i64::from(NODES_MAX)))]
     nodes: Option<u16>,
-    /// Where the nodes have their folders, n1, n2 and so on, and their certificates; made if missing.
+    /// Folder of the nodes' data (n1, n2 and so on) and certificates; made if missing.
     #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT, global = true)]
     data: PathBuf,
     /// Node i listens on P+10i+7 (protocol buffers), P+10i+8 (HTTP) and P+10i+9 (other nodes).
     #[arg(long, value_name = "P", default_value_t = 10_000)]
     base_port: u16,
-    /// Partitions of the ring, when the nodes are made.
+    /// Partitions of the ring of new nodes.
     #[arg(long, value_name = "R")]
     ring_size: Option<String>,
-    /// When a write is acknowledged: none, interval or sync, as with `serve`.
+    /// Durability of acknowledged writes: none, interval or sync, as with `serve`.
     #[arg(long, value_name = "D")]
     durability: Option<String>,
-    /// The backend of the nodes, when they are made, as with `serve`.
+    /// Backend of new nodes, as with `serve`.
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
     #[command(subcommand)]
@@ -54,11 +54,11 @@ pub struct Args {
 /// Commands of another terminal for the cluster of `annulet dev N`.
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Show the nodes: where they listen, their processes, and how those ended that have.
+    /// Show the nodes: addresses, processes, and exit codes of ended ones.
     Status,
-    /// Print the variables with which `annulet kv` and `annulet admin` ask one of the nodes: eval "$(annulet dev env)".
+    /// Print the variable that directs `annulet kv` and `annulet admin` to a node: eval "$(annulet dev env)".
     Env {
-        /// The node; the first that serves if none is given.
+        /// The node [default: the first that serves].
         #[arg(value_name = "NODE", value_parser = node_number)]
         node: Option<u16>,
     },
@@ -66,7 +66,7 @@ enum Command {
     Kill(Nodes),
     /// Stop nodes cleanly.
     Stop(Nodes),
-    /// Start nodes again that have ended, on their data, and wait until they serve.
+    /// Restart ended nodes on their data, and wait until they serve.
     Start(Nodes),
 }
 

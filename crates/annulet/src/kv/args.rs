@@ -18,7 +18,7 @@ const PB_VARIABLE: &str = "ANNULET_ADDRESS";
 /// Any bytes.
 pub type Bytes = bytes::Bytes;
 
-/// What is done with objects, and by which node.
+/// Operations on objects.
 #[derive(clap::Args)]
 pub struct Args {
     // It may stand before the command, too; the commands that ask a node have it.
@@ -29,20 +29,20 @@ pub struct Args {
     pub command: Command,
 }
 
-/// What to do with objects.
+/// The operations of `kv`.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Write an object's value to standard output. Exit code 1: there is none; 3: it has siblings.
+    /// Write an object's value to standard output. Exit code 1: no such object; 3: the object has siblings.
     Get(Get),
     /// Store a value.
     Put(Put),
     /// Show an object's metadata and context.
     Head(Head),
-    /// Delete an object; one that is not there is no error.
+    /// Delete an object. A missing object is no error.
     Del(Del),
-    /// List buckets, or the keys of a bucket. Costly: it walks all keys.
+    /// List buckets, or the keys of a bucket. Costly: reads all keys.
     Ls(Ls),
-    /// Find the keys of a bucket by the terms of an index.
+    /// Query an index: find keys of a bucket by their terms.
     Index(Index),
     /// Show and change the properties of a bucket.
     #[command(subcommand)]
@@ -56,7 +56,7 @@ pub enum Command {
 pub struct Node {
     #[command(flatten)]
     node: http::Node,
-    /// Where the node serves protocol buffers, if it is not to be asked for that.
+    /// Address of the node's protocol buffers [default: ask the node].
     #[arg(long, value_name = "HOST:PORT", hide = true, value_parser = http::node_address)]
     address: Option<String>,
     /// The bucket's type.
@@ -86,7 +86,7 @@ impl Node {
 /// Arguments of `get`.
 #[derive(clap::Args)]
 pub struct Get {
-    /// The node that is asked.
+    /// The node to ask.
     #[command(flatten)]
     pub node: Node,
     /// The object's bucket.
@@ -95,7 +95,7 @@ pub struct Get {
     /// The object's key.
     #[arg(value_name = "KEY", value_parser = BytesParser)]
     pub key: Bytes,
-    /// The N-th sibling, in the order in which they are shown.
+    /// Number of the sibling, in the order shown.
     #[arg(long, value_name = "N", conflicts_with = "vtag")]
     pub sibling: Option<usize>,
     /// The sibling with this vtag.
@@ -107,7 +107,7 @@ pub struct Get {
     /// Replies needed: one, quorum, all, default or a number.
     #[arg(long, value_parser = quorum, default_value = "default", hide_default_value = true)]
     pub r: Quorum,
-    /// Primaries among them.
+    /// Replies needed from primaries.
     #[arg(long, value_parser = quorum, default_value = "default", hide_default_value = true)]
     pub pr: Quorum,
 }
@@ -115,7 +115,7 @@ pub struct Get {
 /// Arguments of `head`.
 #[derive(clap::Args)]
 pub struct Head {
-    /// The node that is asked.
+    /// The node to ask.
     #[command(flatten)]
     pub node: Node,
     /// The object's bucket.
@@ -127,7 +127,7 @@ pub struct Head {
     /// Replies needed: one, quorum, all, default or a number.
     #[arg(long, value_parser = quorum, default_value = "default", hide_default_value = true)]
     pub r: Quorum,
-    /// Primaries among them.
+    /// Replies needed from primaries.
     #[arg(long, value_parser = quorum, default_value = "default", hide_default_value = true)]
     pub pr: Quorum,
 }
@@ -135,7 +135,7 @@ pub struct Head {
 /// Arguments of `put`.
 #[derive(clap::Args)]
 pub struct Put {
-    /// The node that is asked.
+    /// The node to ask.
     #[command(flatten)]
     pub node: Node,
     /// The object's bucket.
@@ -144,13 +144,13 @@ pub struct Put {
     /// The object's key.
     #[arg(value_name = "KEY", value_parser = BytesParser)]
     pub key: Bytes,
-    /// The value; standard input if it is - or not given.
+    /// The value [default: standard input, also for -].
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     pub value: Option<OsString>,
-    /// Its media type [default: text/plain if it is UTF-8, otherwise application/octet-stream].
+    /// Media type of the value [default: text/plain if it is UTF-8, otherwise application/octet-stream].
     #[arg(long, value_name = "TYPE")]
     pub content_type: Option<String>,
-    /// Its character set.
+    /// Character set of the value.
     #[arg(long, value_name = "NAME")]
     pub charset: Option<String>,
     /// A piece of user metadata; may be given several times.
@@ -159,22 +159,22 @@ pub struct Put {
     /// An index term; may be given several times.
     #[arg(long, value_name = "FIELD=VALUE", value_parser = pair)]
     pub index: Vec<(String, String)>,
-    /// The context of the read that this write follows, as `kv get --meta` or `kv head` shows it.
+    /// Context of the version that this write replaces, as `kv get --meta` or `kv head` shows it.
     #[arg(long, value_name = "BASE64", value_parser = context)]
     pub vclock: Option<Bytes>,
-    /// Show the object that results: its metadata on standard error, its value on standard output.
+    /// Show the stored object: its metadata on standard error, its value on standard output.
     #[arg(long)]
     pub return_body: bool,
-    /// Fail if there is an object.
+    /// Fail if the object exists.
     #[arg(long)]
     pub if_none_match: bool,
     /// Replies needed: one, quorum, all, default or a number.
     #[arg(long, value_parser = quorum, default_value = "default", hide_default_value = true)]
     pub w: Quorum,
-    /// Primaries among them.
+    /// Replies needed from primaries.
     #[arg(long, value_parser = quorum, default_value = "default", hide_default_value = true)]
     pub pw: Quorum,
-    /// Durable ones among them.
+    /// Replies needed from replicas that have synced the write.
     #[arg(long, value_parser = quorum, default_value = "default", hide_default_value = true)]
     pub dw: Quorum,
 }
@@ -182,7 +182,7 @@ pub struct Put {
 /// Arguments of `del`.
 #[derive(clap::Args)]
 pub struct Del {
-    /// The node that is asked.
+    /// The node to ask.
     #[command(flatten)]
     pub node: Node,
     /// The object's bucket.
@@ -191,7 +191,7 @@ pub struct Del {
     /// The object's key.
     #[arg(value_name = "KEY", value_parser = BytesParser)]
     pub key: Bytes,
-    /// The context of what is to be deleted; without it, whatever is there.
+    /// Context of the version to delete [default: all versions].
     #[arg(long, value_name = "BASE64", value_parser = context)]
     pub vclock: Option<Bytes>,
 }
@@ -199,16 +199,16 @@ pub struct Del {
 /// Arguments of `index`.
 #[derive(clap::Args)]
 pub struct Index {
-    /// The node that is asked.
+    /// The node to ask.
     #[command(flatten)]
     pub node: Node,
-    /// The bucket whose keys are found.
+    /// The bucket to search.
     #[arg(value_name = "BUCKET", value_parser = BytesParser)]
     pub bucket: Bytes,
     /// The field: NAME_bin, NAME_int, $key or $bucket.
     #[arg(value_name = "FIELD", value_parser = BytesParser)]
     pub field: Bytes,
-    /// The term, or the first one. Of $bucket it does not matter.
+    /// The term, or the first term of a range. Ignored for $bucket.
     #[arg(value_name = "TERM", value_parser = BytesParser, allow_hyphen_values = true)]
     pub term: Bytes,
     /// The last term of a range, included.
@@ -217,13 +217,13 @@ pub struct Index {
     /// Show the terms of a range, each before its key and a tab.
     #[arg(long)]
     pub terms: bool,
-    /// Only terms that match this regular expression; of $key, keys.
+    /// Only terms that match this regular expression; for $key, only keys.
     #[arg(long, value_name = "REGEX", value_parser = BytesParser)]
     pub regex: Option<Bytes>,
-    /// At most so many, and on standard error where to go on if there may be more.
+    /// Size of a page. If there may be more, standard error shows the option for the next page.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max: Option<u32>,
-    /// Where the page before ended.
+    /// Continuation of the previous page.
     #[arg(long, value_name = "CONTINUATION", value_parser = BytesParser)]
     pub continuation: Option<Bytes>,
 }
@@ -231,10 +231,10 @@ pub struct Index {
 /// Arguments of `ls`.
 #[derive(clap::Args)]
 pub struct Ls {
-    /// The node that is asked.
+    /// The node to ask.
     #[command(flatten)]
     pub node: Node,
-    /// The bucket whose keys are listed; without it, the buckets are.
+    /// The bucket to list [default: list the buckets].
     #[arg(value_name = "BUCKET", value_parser = BytesParser)]
     pub bucket: Option<Bytes>,
 }

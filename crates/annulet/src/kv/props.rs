@@ -9,14 +9,14 @@ use crate::terms;
 use serde_json::{Map, Value, json};
 use std::io::{self, BufWriter, Write};
 
-/// What to do with a bucket's properties.
+/// Commands for the properties of a bucket.
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Show a bucket's properties.
     Get(Get),
     /// Change some of a bucket's properties; the others stay.
     Set(Set),
-    /// Give a bucket its type's properties again.
+    /// Reset a bucket to the properties of its type.
     Reset(Of),
 }
 
@@ -37,7 +37,7 @@ pub struct Of {
 pub struct Get {
     #[command(flatten)]
     of: Of,
-    /// As JSON, as HTTP has it: {"props":{...}}.
+    /// Print JSON in the form of HTTP: {"props":{...}}.
     #[arg(long)]
     json: bool,
 }
@@ -57,10 +57,10 @@ pub struct Set {
 pub struct Types {
     #[command(flatten)]
     node: Node,
-    /// The active type whose properties are shown; without it, all types and how far they are.
+    /// Show the properties of this active type [default: list all types and their status].
     #[arg(value_name = "TYPE")]
     name: Option<String>,
-    /// As JSON, as HTTP has it.
+    /// Print JSON in the form of HTTP.
     #[arg(long)]
     json: bool,
 }

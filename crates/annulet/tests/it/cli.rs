@@ -89,12 +89,12 @@ fn objects_go_in_and_come_out() {
     assert_eq!(keys, ["dash", "dune", "raw"]);
     assert_eq!(done(kv(&server, &["ls"])), "books\n");
     done(kv(&server, &["del", "books", "dune"]));
-    let absent = "annulet: there is no such object (notfound)\n";
+    let absent = "annulet: no such object (notfound)\n";
     assert_eq!(refused(&kv(&server, &["get", "books", "dune"]), 1), absent);
     assert_eq!(refused(&kv(&server, &["head", "books", "never"]), 1), absent);
     done(kv(&server, &["del", "books", "never"]));
     let present = refused(&kv(&server, &["put", "--if-none-match", "books", "raw", "x"]), 1);
-    assert_eq!(present, "annulet: there is an object already (match_found)\n");
+    assert_eq!(present, "annulet: the object exists already (match_found)\n");
     let untyped = refused(&kv(&server, &["get", "--type", "nosuch", "books", "dune"]), 1);
     assert!(untyped.contains("no active bucket type") && untyped.ends_with(" (no_type)\n"), "{untyped}");
     let above = refused(&kv(&server, &["put", "--w", "4", "books", "dune", "x"]), 1);
@@ -253,9 +253,9 @@ fn objects_are_erased_and_tombstones_reaped() {
     for at in 0..12 {
         done(kv(&server, &["put", "b", &format!("k{at:02}"), "v"]));
     }
-    assert_eq!(done(admin(&server, &["erase", "status"])), "nothing was purged since the node's start\n");
+    assert_eq!(done(admin(&server, &["erase", "status"])), "no reap or erase since the node's start\n");
     let node_first = run(folder.path(), &["admin", "--node", &server.http, "erase", "status"]);
-    assert_eq!(done(node_first), "nothing was purged since the node's start\n");
+    assert_eq!(done(node_first), "no reap or erase since the node's start\n");
     assert_eq!((count(&server, "erase"), count(&server, "reap")), (12, 0));
     let some = ["erase", "start", "b", "--first", "k00", "--last", "k04", "--per-second", "1000"];
     assert!(done(admin(&server, &some)).starts_with("purge  type     bucket  state"));
@@ -264,7 +264,7 @@ fn objects_are_erased_and_tombstones_reaped() {
     assert_eq!((count(&server, "erase"), count(&server, "reap")), (7, 5));
     assert_eq!(done(kv(&server, &["ls", "b"])).lines().count(), 7);
     let idle = refused(&admin(&server, &["erase", "stop"]), 1);
-    assert_eq!(idle, "annulet: nothing is being purged\n");
+    assert_eq!(idle, "annulet: no reap or erase is running\n");
     let rate = refused(&admin(&server, &["reap", "start", "b", "--per-second", "0"]), 1);
     assert!(rate.contains("per_second"), "{rate}");
     server.stop();
@@ -375,7 +375,7 @@ fn what_was_stored_is_there_after_a_stop_and_a_kill_and_passes_the_check() {
     std::fs::remove_dir_all(data.join("shard-001")).unwrap();
     assert!(check(1).contains("damaged   shard-001: the shard's folder is missing"));
     let empty = tempfile::tempdir().unwrap();
-    assert!(refused(&run(empty.path(), &["check", "."]), 2).contains("no data of a node here"));
+    assert!(refused(&run(empty.path(), &["check", "."]), 2).contains("not the data folder of a node"));
     assert!(refused(&run(empty.path(), &["check", "nowhere"]), 2).contains("nowhere: No such file"));
 }
 
@@ -418,7 +418,7 @@ fn a_backend_is_kept_and_what_it_cannot_do_is_refused() {
     let text = refused(&serve(&["--backend", "leveldb"]), 2);
     assert!(text.contains("none of annulet, memory, bitcask, hash"), "{text}");
     let text = refused(&serve(&["--backend", "bitcask", "--durability", "interval"]), 1);
-    assert!(text.contains("durability: the backend bitcask has none or sync"), "{text}");
+    assert!(text.contains("durability: the backend bitcask supports durability none and sync"), "{text}");
     assert!(!folder.path().join("annulet-data").exists(), "nothing was made");
     let server = Server::start(folder.path(), &["--backend", "bitcask", "--shards", "2"]);
     for n in 0..50 {
@@ -428,7 +428,7 @@ fn a_backend_is_kept_and_what_it_cannot_do_is_refused() {
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("{\"keys\":[]}"), "{answer}");
     let backup = |args: &[&str]| run(folder.path(), &[&["backup", "create"], args].concat());
     let text = refused(&backup(&["--node", &server.http]), 1);
-    assert!(text.contains("a backup of a node whose backend is not annulet's own"), "{text}");
+    assert!(text.contains("a backup of a node with another backend than annulet"), "{text}");
     assert!(server.http_get("/stats").contains("\"storage_backend\":\"bitcask\""));
     server.kill();
 
@@ -442,9 +442,9 @@ fn a_backend_is_kept_and_what_it_cannot_do_is_refused() {
     let text = refused(&serve(&["--backend", "hash"]), 1);
     assert!(text.contains("backend = bitcask, not hash"), "{text}");
     let text = refused(&run(folder.path(), &["check", "annulet-data"]), 2);
-    assert!(text.contains("its backend is bitcask"), "{text}");
+    assert!(text.contains("the backend is bitcask"), "{text}");
     let text = refused(&backup(&["--data", "annulet-data", "backups"]), 2);
-    assert!(text.contains("its backend is bitcask"), "{text}");
+    assert!(text.contains("backups of the backend bitcask are not supported"), "{text}");
 
     let server = Server::start(folder.path(), &["--backend", "hash", "--data", "unordered"]);
     let answer = server.http_get("/buckets/books/index/n_int/7");
@@ -471,7 +471,10 @@ fn a_type_has_a_store_of_its_own_and_what_that_cannot_do_is_refused() {
     let text = refused(&serve(&["--type-backends", "cache=memory,cache=hash"]), 2);
     assert!(text.contains("--type-backends: the type cache comes twice"), "{text}");
     let text = refused(&serve(&["--type-backends", "cache=memory", "--durability", "interval"]), 1);
-    assert!(text.contains("the backend memory for buckets of type cache has none or sync"), "{text}");
+    assert!(
+        text.contains("the backend memory for buckets of type cache supports durability none and sync"),
+        "{text}"
+    );
     assert!(!folder.path().join("annulet-data").exists(), "nothing was made");
 
     let types = "cache=memory,archive=bitcask";
@@ -497,7 +500,7 @@ fn a_type_has_a_store_of_its_own_and_what_that_cannot_do_is_refused() {
     assert!(stats.contains("\"storage_type_backends\":\"archive=bitcask,cache=memory\""), "{stats}");
     let backup = |args: &[&str]| run(folder.path(), &[&["backup", "create"], args].concat());
     let text = refused(&backup(&["--node", &server.http]), 1);
-    assert!(text.contains("a backup of a node whose backend is not annulet's own"), "{text}");
+    assert!(text.contains("a backup of a node with another backend than annulet"), "{text}");
     server.kill();
 
     let server = Server::start(folder.path(), &[]);
@@ -517,9 +520,12 @@ fn a_type_has_a_store_of_its_own_and_what_that_cannot_do_is_refused() {
     let text = refused(&serve(&["--type-backends", ""]), 1);
     assert!(text.contains("type-backends = archive=bitcask,cache=memory, not none"), "{text}");
     let text = done(run(folder.path(), &["check", "annulet-data"]));
-    assert!(text.contains("\nnot checked: objects of type archive, whose backend is bitcask\n"), "{text}");
+    assert!(
+        text.contains("\nnot checked: objects of type archive, stored by the backend bitcask\n"),
+        "{text}"
+    );
     let text = refused(&backup(&["--data", "annulet-data", "backups"]), 2);
-    assert!(text.contains("its backend is bitcask for buckets of type archive"), "{text}");
+    assert!(text.contains("the backend bitcask for buckets of type archive"), "{text}");
     let made = Server::start(folder.path(), &["--data", "plain"]);
     made.stop();
     let text = refused(&serve(&["--data", "plain", "--type-backends", "cache=memory"]), 1);

@@ -86,11 +86,11 @@ fn a_hang_up_of_a_dev_stops_its_nodes_cleanly() {
 }
 
 #[test]
-fn a_node_that_serves_others_says_that_nobody_is_authenticated() {
+fn node_that_serves_other_machines_warns_that_clients_are_not_authenticated() {
     let warnings = |pb: &str, args: &[&str]| {
         let folder = tempfile::tempdir().unwrap();
         start(folder.path(), pb, args).stop();
-        log(folder.path()).matches("nobody is authenticated").count()
+        log(folder.path()).matches("clients are not authenticated").count()
     };
     assert_eq!(warnings(LOOPBACK, &[]), 0);
     assert_eq!(warnings("0.0.0.0:0", &[]), 1);

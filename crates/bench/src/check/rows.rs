@@ -69,7 +69,7 @@ impl Rows {
     fn told(&self, asked: Asked<'_>, is_first: bool, term: &[u8], key: &[u8]) -> Result<(), &'static str> {
         let order = |a, b| compare(asked.is_int, a, b).ok_or("a term that is no integer");
         if order(term, asked.from)?.is_lt() || order(term, asked.to)?.is_gt() {
-            return Err("a term outside of what was asked for");
+            return Err("a term outside the queried range");
         }
         if is_first {
             return Ok(());
@@ -113,7 +113,7 @@ mod tests {
     fn each_mistake_has_its_name() {
         let row = |term, key| (Some(term), key);
         assert_eq!(judged(BIN, &[row("b", "2"), row("b", "3"), row("c", "1"), row("d", "1")]), Ok(()));
-        let outside = Err("a term outside of what was asked for");
+        let outside = Err("a term outside the queried range");
         assert_eq!(judged(BIN, &[row("a", "1")]), outside);
         assert_eq!(judged(BIN, &[row("d0", "1")]), outside);
         assert_eq!(judged(BIN, &[row("b", "2"), row("b", "1")]), Err("a row out of order"));

@@ -178,7 +178,9 @@ impl Store {
     fn listed(&mut self) -> Result<&mut dyn Backend, backends::Error> {
         match self {
             Store::Own(store) => Ok(&mut **store),
-            Store::Shared(_) => Err(backends::Error::Refused("what workers share is not listed".to_owned())),
+            Store::Shared(_) => {
+                Err(backends::Error::Refused("a store that workers share cannot be listed".to_owned()))
+            }
         }
     }
 }

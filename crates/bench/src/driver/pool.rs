@@ -383,7 +383,7 @@ impl<C: Codec> Pool<C> {
         }
         self.codec.greeted(step, &it.input[..len])?;
         if len < it.filled {
-            return Err("an answer that nobody asked for".to_owned());
+            return Err("an answer without a request".to_owned());
         }
         it.filled = 0;
         Ok(true)
@@ -395,7 +395,7 @@ impl<C: Codec> Pool<C> {
         let mut begin = 0;
         let mut closing = false;
         while begin < it.filled {
-            let nobody = "an answer that nobody asked for";
+            let nobody = "an answer without a request";
             let oldest = it.owed.front().ok_or(nobody)?;
             let input = &it.input[begin..it.filled];
             let Some(len) = self.codec.frame_len(oldest.asked, input)? else { break };
@@ -431,7 +431,7 @@ impl<C: Codec> Pool<C> {
                     it.is_retired = true;
                     self.free[it.group].retain(|&free| free as usize != at);
                     // If greeting it has not helped, it will not help again.
-                    let text = "the server does not know what it has just been told";
+                    let text = "the server does not know a statement that it has just prepared";
                     if it.is_proven { Answer::Again } else { Answer::Failed { kind: ErrorKind::Other, text } }
                 }
             };

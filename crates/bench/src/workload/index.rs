@@ -115,7 +115,7 @@ pub fn index(mut it: Fields<'_>) -> Result<Index, Error> {
     let terms = it.inner("terms")?.map(shape).transpose()?;
     if terms.as_ref().is_some_and(|shape| terms_of(shape).is_none()) {
         return Err(it.error(
-            "terms are uniform, zipf, hotspot, eighty-twenty or truncated-pareto: drawn without regard to what was written",
+            "terms are uniform, zipf, hotspot, eighty-twenty or truncated-pareto: drawn independently of the written keys",
         ));
     }
     let entries = it.number("entries", 1, ENTRIES_MAX)?;
@@ -175,7 +175,7 @@ pub fn query(mut it: Fields<'_>, indexes: &[Index], keys: Option<&Shape>) -> Res
         return Err(it.error("pages have a size: max_results"));
     }
     if term_regex.is_some() && matches!(of, Wanted::Terms { whole: true, .. }) {
-        return Err(it.error("what a regular expression leaves out is not the whole"));
+        return Err(it.error("terms filtered by a regular expression are an incomplete result"));
     }
     it.finish()?;
     Ok(Query { of, return_terms, term_regex, max_results, pages: pages.map_or(1, narrow) })

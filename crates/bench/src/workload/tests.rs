@@ -89,7 +89,7 @@ fn mistakes_are_refused_with_their_line() {
         ("index = [{ field = \"f_int\", entries = 2 }]\n", "the number of its key"),
         (
             "index = [{ field = \"f_int\", terms = { kind = \"unique\" } }]\n",
-            "without regard to what was written",
+            "independently of the written keys",
         ),
         ("index = [{ field = \"f_int\" }, { field = \"f_int\" }]\n", "two indexes have the field f_int"),
     ];
@@ -150,7 +150,7 @@ fn a_query_of_terms_knows_how_many_to_ask_for() {
         ("{ kind = \"postcode\", pages = 2 }", "max_results"),
         (
             "{ kind = \"terms\", index = \"number_int\", span = 2, whole = true, term_regex = \"x\" }",
-            "not the whole",
+            "an incomplete result",
         ),
         ("{ kind = \"postcode\", span = 2 }", "unknown key \"span\""),
     ] {

@@ -44,7 +44,7 @@ impl Rings {
             return Err(format!("[scenario]: from 1 to {RINGS_MAX} rings"));
         }
         if !workload.is_empty() {
-            return Err("[workload]: nobody asks a ring alone for anything".to_owned());
+            return Err("[workload]: a ring alone serves no requests".to_owned());
         }
         let figures = rows.iter().filter_map(|row| match row.figure {
             AnyFigure::Ring(figure) => Some(figure),

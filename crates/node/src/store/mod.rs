@@ -43,10 +43,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a backup is refused.
-const NO_BACKUP: Error = Error::Refused("a backup of a node whose backend is not annulet's own");
+const NO_BACKUP: Error = Error::Refused("a backup of a node with another backend than annulet");
 
 /// Why a compaction is refused.
-const NO_RECLAIM: Error = Error::Refused("a compaction of a store whose backend is not annulet's own");
+const NO_RECLAIM: Error = Error::Refused("a compaction of a store with another backend than annulet");
 
 /// A shard's store.
 #[expect(clippy::large_enum_variant, reason = "one for each shard, and most are of the first kind")]

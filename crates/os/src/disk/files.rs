@@ -208,7 +208,7 @@ impl Files {
     fn sync(&self, open: &OpenFile) -> io::Result<()> {
         self.counters.count_sync();
         open.sync(File::sync_data).map_err(|error| match kind_of(&error).is_passing() {
-            true => io::Error::other(format!("what was written was lost by a sync: {error}")),
+            true => io::Error::other(format!("written data was lost by a sync: {error}")),
             false => error,
         })
     }

@@ -66,7 +66,7 @@ fn head(comparison: &Comparison<'_>, a: &str, b: &str) -> String {
     let mut doubts = BTreeSet::new();
     if comparison.pairs.len() == 1 {
         doubts.insert(
-            "one pair of runs: the bands hold what changed within the runs, not from run to run".to_owned(),
+            "one pair of runs: the bands cover changes within the runs, not from run to run".to_owned(),
         );
     }
     let runs = comparison.pairs.iter().flat_map(|(a, b)| [a, b]);

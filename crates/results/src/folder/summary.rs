@@ -450,9 +450,9 @@ impl Verdict {
             ("lost", check.lost, "acknowledged writes are gone"),
             ("stale", check.stale, "reads were answered with an older version"),
             ("resurrected", check.resurrected, "reads were answered with a version from before a delete"),
-            ("corrupt", check.corrupt, "values are not what anybody wrote"),
-            ("wrong-row", check.wrong_rows, "rows are not what a query asked for"),
-            ("incomplete", check.incomplete, "queries did not find what was there"),
+            ("corrupt", check.corrupt, "values were never written"),
+            ("wrong-row", check.wrong_rows, "rows do not match their query"),
+            ("incomplete", check.incomplete, "queries missed stored entries"),
         ];
         let mut doubts = Vec::new();
         for (kind, count, text) in kinds.into_iter().filter(|(_, count, _)| *count > 0) {

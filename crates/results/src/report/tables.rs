@@ -9,7 +9,7 @@ use crate::{LatencySummary, OperationSummary, Results};
 pub fn html(results: &Results) -> String {
     let mut out = String::new();
     let tables = [
-        ("What was done", events(results)),
+        ("Events", events(results)),
         ("Operations", operations(results)),
         ("Latencies", latencies(results)),
         ("Correctness", check(results)),
@@ -148,18 +148,18 @@ fn latencies(results: &Results) -> Option<String> {
 fn check(results: &Results) -> Option<String> {
     let check = &results.summary.check;
     let rows = [
-        ("reads whose content was verified", check.verified),
-        ("of these, compared with what had been written", check.compared),
+        ("reads with verified content", check.verified),
+        ("of these, compared with the written value", check.compared),
         ("reads that could not be compared", check.not_compared),
         ("acknowledged writes that are gone (lost)", check.lost),
         ("answers with an older version (stale)", check.stale),
         ("answers from before a delete (resurrected)", check.resurrected),
-        ("values that nobody wrote (corrupt)", check.corrupt),
+        ("values that were never written (corrupt)", check.corrupt),
         ("rows of index queries that were judged", check.rows),
         ("rows that were not asked for, or are not so (wrong-row)", check.wrong_rows),
-        ("queries that did not find what was there (incomplete)", check.incomplete),
+        ("queries that missed stored entries (incomplete)", check.incomplete),
         ("stale ones of which it is not known whether a write was lost", check.unresolved),
-        ("writes of which nobody knows whether they were done", check.in_doubt),
+        ("writes with an unknown outcome", check.in_doubt),
         ("written keys that were read once more at the end", check.audited),
     ];
     let mut table = Table::new(1, &["", "count"]);

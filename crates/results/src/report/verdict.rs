@@ -52,7 +52,10 @@ fn headline(results: &Results) -> (Badge, String) {
         return (Badge::Failed, "Failed".to_owned());
     }
     if !results.complete {
-        return (Badge::Unknown, "The run did not come to its end: figures are of what there is".to_owned());
+        return (
+            Badge::Unknown,
+            "The run did not come to its end: figures are of its part so far".to_owned(),
+        );
     }
     if check.verified == 0 {
         return (Badge::Unknown, "No read was verified: nothing is known of correctness".to_owned());
@@ -61,7 +64,7 @@ fn headline(results: &Results) -> (Badge, String) {
     let in_doubt = match check.in_doubt {
         0 => String::new(),
         count => {
-            format!("; of {} writes nobody knows whether they were done", Unit::Count.format(count as f64))
+            format!("; {} writes have an unknown outcome", Unit::Count.format(count as f64))
         }
     };
     (

@@ -80,19 +80,24 @@ impl Config {
             return self.check_alone().map(|()| None);
         }
         if let Some(address) = self.peer_address.as_ref().filter(|it| !it.is_reachable()) {
-            return Err(("peer_address", format!("{address}: others cannot connect to it")));
+            return Err(("peer_address", format!("{address}: other nodes cannot connect to this address")));
         }
         let here = match self.join.is_empty() {
             true => Some(self.founder()?),
             false => self.check_newcomer().map(|()| None)?,
         };
 
-        let missing = || ("join", "needs peer_listen, where this node listens to the others".to_owned());
+        let missing = || {
+            ("join", "needs peer_listen, the address at which this node listens to other nodes".to_owned())
+        };
         let listen = self.peer_listen.as_ref().or(here).ok_or_else(missing)?.clone();
         let listen_option = if self.peer_listen.is_some() { "peer_listen" } else { "cluster" };
         let listed = here.filter(|address| !address.is_unspecified()).cloned();
         if listen.is_unspecified() && self.peer_address.is_none() && listed.is_none() {
-            return Err(("peer_listen", format!("{listen}: the others must know peer_address")));
+            return Err((
+                "peer_listen",
+                format!("{listen}: needs peer_address, the address at which other nodes reach this one"),
+            ));
         }
 
         let [ca, cert, key] = self.peer_files().map(|(name, file)| {
@@ -113,7 +118,7 @@ impl Config {
     fn check_alone(&self) -> Result<(), Fault> {
         let listens = self.peer_listen.is_some().then_some("peer_listen");
         let given = || self.peer_files().into_iter().find_map(|(name, file)| file.is_some().then_some(name));
-        let what = "needs cluster, the list of those who found it, or join, where a member listens";
+        let what = "needs the option cluster (the founding nodes) or join (the address of a member)";
         listens.or_else(given).map_or(Ok(()), |name| Err((name, what.to_owned())))
     }
 
@@ -125,12 +130,13 @@ impl Config {
         let names = self.cluster.iter().map(|member| member.name.clone()).collect();
         let addresses = self.cluster.iter().map(|member| member.address.to_string()).collect();
         if let Some(twice) = duplicate(names).or_else(|| duplicate(addresses)) {
-            return Err(("cluster", format!("{twice} is in it twice")));
+            return Err(("cluster", format!("{twice} is in the list twice")));
         }
         let here = self.cluster.iter().find(|member| member.name == self.name);
-        let here = here.ok_or_else(|| ("cluster", format!("this node, {}, is not in it", self.name)))?;
+        let here =
+            here.ok_or_else(|| ("cluster", format!("this node, {}, is not in the list", self.name)))?;
         if self.cluster.len() > 1 && !self.zone.is_empty() {
-            let what = "only a node that joins, or founds a cluster alone, says its zone";
+            let what = "only a node that joins, or that founds a cluster alone, takes a zone";
             return Err(("zone", what.to_owned()));
         }
         Ok(&here.address)
@@ -139,7 +145,10 @@ impl Config {
     /// A node that joins stands in no list.
     fn check_newcomer(&self) -> Result<(), Fault> {
         if !self.cluster.is_empty() {
-            return Err(("join", "a node joins a cluster or founds one, as cluster says".to_owned()));
+            return Err((
+                "join",
+                "give either join or cluster: a node joins a cluster or founds one".to_owned(),
+            ));
         }
         if self.join.len() > CONTACTS_MAX {
             return Err(("join", format!("{} addresses; the most is {CONTACTS_MAX}", self.join.len())));
@@ -186,7 +195,7 @@ pub(super) fn read_member(text: &str) -> Result<Member, String> {
     check_node_name(name)?;
     let address: Address = address.parse().map_err(|why| format!("{text:?}: {why}"))?;
     if address.port() == 0 {
-        return Err(format!("{text:?}: the others must know the port"));
+        return Err(format!("{text:?}: other nodes need the port"));
     }
     Ok(Member { name: name.to_owned(), address })
 }

@@ -163,21 +163,25 @@ fn a_cluster_is_the_same_in_any_order_and_has_this_node() {
         let other = all.iter().map(|&(key, old)| (key, if key == name { value } else { old }));
         refused(&other.collect::<Vec<_>>(), &[], "")
     };
-    assert_eq!(with("name", "d@h"), "--cluster: this node, d@h, is not in it");
-    assert_eq!(with("cluster", "b@h=127.0.0.1:1,b@h=127.0.0.1:2"), "--cluster: b@h is in it twice");
-    assert_eq!(with("cluster", "b@h=127.0.0.1:1,a@h=127.0.0.1:1"), "--cluster: 127.0.0.1:1 is in it twice");
+    assert_eq!(with("name", "d@h"), "--cluster: this node, d@h, is not in the list");
+    assert_eq!(with("cluster", "b@h=127.0.0.1:1,b@h=127.0.0.1:2"), "--cluster: b@h is in the list twice");
+    assert_eq!(
+        with("cluster", "b@h=127.0.0.1:1,a@h=127.0.0.1:1"),
+        "--cluster: 127.0.0.1:1 is in the list twice"
+    );
     assert_eq!(
         with("cluster", ""),
-        "--peer-ca: needs cluster, the list of those who found it, or join, where a member listens"
+        "--peer-ca: needs the option cluster (the founding nodes) or join (the address of a member)"
     );
     assert_eq!(with("peer_key", ""), "--peer-key: a cluster needs it; see `annulet admin cert`");
     assert_eq!(
         refused(&[], &[], "name = 'b@h'\ncluster = 'a@h=127.0.0.1:1'\n"),
-        "a.toml:2: cluster: this node, b@h, is not in it"
+        "a.toml:2: cluster: this node, b@h, is not in the list"
     );
     assert_eq!(refused(&all[..2], &[], ""), "peer_ca: a cluster needs it; see `annulet admin cert`");
     assert!(
-        refused(&[], &[], "peer_listen = '0.0.0.0:1'").starts_with("a.toml:1: peer_listen: needs cluster")
+        refused(&[], &[], "peer_listen = '0.0.0.0:1'")
+            .starts_with("a.toml:1: peer_listen: needs the option cluster")
     );
     let listing = |list: &str| refused(&[("cluster", list)], &[], "");
     assert_eq!(listing("a=127.0.0.1:1"), "--cluster: \"a\" is not of the form name@host");
@@ -203,15 +207,18 @@ fn a_node_that_joins_says_where_it_is() {
         let changed = all.iter().filter(|(key, _)| *key != name).copied().chain([(name, value)]);
         refused(&changed.collect::<Vec<_>>(), &[], "")
     };
-    assert_eq!(with("peer_listen", ""), "--join: needs peer_listen, where this node listens to the others");
+    assert_eq!(
+        with("peer_listen", ""),
+        "--join: needs peer_listen, the address at which this node listens to other nodes"
+    );
     assert_eq!(
         with("peer_listen", "0.0.0.0:1"),
-        "--peer-listen: 0.0.0.0:1: the others must know peer_address"
+        "--peer-listen: 0.0.0.0:1: needs peer_address, the address at which other nodes reach this one"
     );
     assert_eq!(with("peer_key", ""), "--peer-key: a cluster needs it; see `annulet admin cert`");
     assert_eq!(
         with("cluster", "d@h=127.0.0.1:1"),
-        "--join: a node joins a cluster or founds one, as cluster says"
+        "--join: give either join or cluster: a node joins a cluster or founds one"
     );
     let elsewhere = [&all[..], &[("peer_listen", "0.0.0.0:1"), ("peer_address", "10.0.0.1:1")]].concat();
     let found = load(&elsewhere, &[], "").unwrap().config.cluster().unwrap().unwrap();
@@ -248,7 +255,7 @@ fn a_node_is_reached_where_it_listens_whatever_an_old_list_says() {
         assert_eq!(reached(&given, bound), same(listen, "10.9.9.9:1"));
     }
     let text = refused(&[&all[..], &[("peer_address", "0.0.0.0:1")]].concat(), &[], "");
-    assert_eq!(text, "--peer-address: 0.0.0.0:1: others cannot connect to it");
+    assert_eq!(text, "--peer-address: 0.0.0.0:1: other nodes cannot connect to this address");
 }
 
 #[test]

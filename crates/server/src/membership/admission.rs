@@ -137,7 +137,7 @@ fn admit(newcomer: &Newcomer, state: &State) -> Command {
 /// What a newcomer is told; `None` if it is to be proposed.
 fn verdict(newcomer: &Newcomer, state: Option<&State>, as_of: AsOf) -> Option<Admitted> {
     let Some(state) = state else {
-        return Some(Err("this node has not heard yet what the cluster agrees on: try again".to_owned()));
+        return Some(Err("this node does not know the cluster's current state yet: try again".to_owned()));
     };
     let found = state.members().values().find(|record| *record.member.name == *newcomer.name)?;
     let (name, place) = (&newcomer.name, &found.address);
@@ -150,7 +150,7 @@ fn verdict(newcomer: &Newcomer, state: Option<&State>, as_of: AsOf) -> Option<Ad
     }
     if **place != *newcomer.address {
         return Some(Err(format!(
-            "a node named {name} waits to join from {place}, not {}: `annulet admin cluster clear` forgets it",
+            "a node named {name} waits to join from {place}, not {}: `annulet admin cluster clear` removes it",
             newcomer.address
         )));
     }

@@ -107,7 +107,7 @@ impl Operators {
             return input;
         }
         let result = match membership.state() {
-            None => Err(Answered::wrong(503, "this node has not heard what the cluster agrees on")),
+            None => Err(Answered::wrong(503, "this node does not know the cluster's current state")),
             Some(state) => match page {
                 ClusterPage::Show => Err(Answered::ok(show(state, membership, &self.board))),
                 ClusterPage::Plan => Err(plan(state, &self.board)),
@@ -202,7 +202,7 @@ fn stage(state: &State, body: &Bytes) -> Result<Command, Answered> {
     let node = member(state, &node)?;
     let by = || match &by {
         Some(name) => member(state, name),
-        None => Err(Answered::wrong(400, "by: who takes its place")),
+        None => Err(Answered::wrong(400, "by: the name of the replacement is missing")),
     };
     let change = match change.as_deref() {
         Some("leave") => Change::Leave,
@@ -354,7 +354,7 @@ fn transfers(state: &State, membership: &Membership, board: &Board) -> Answered 
 /// Shows what would be lost with the voters that are not reached, or goes on without them, if the body has the word for that.
 fn recover(membership: &Membership, body: &Bytes) -> (Answered, Option<Input>) {
     let (Some(state), log) = (membership.state(), membership.log()) else {
-        return (Answered::wrong(503, "this node has not heard what the cluster agrees on"), None);
+        return (Answered::wrong(503, "this node does not know the cluster's current state"), None);
     };
     let here = log.identity().node;
     let is_reached = |node: NodeId| node == here || membership.detector().up().contains(&node);
@@ -384,7 +384,13 @@ fn recover(membership: &Membership, body: &Bytes) -> (Answered, Option<Input>) {
         return (Answered::wrong(409, "a majority of the voters is reached: nothing is lost"), None);
     }
     if word != log.safety_word() {
-        return (Answered::wrong(409, "that is not the word for what is lost now: look again"), None);
+        return (
+            Answered::wrong(
+                409,
+                "the word does not match the current loss: run `annulet admin cluster recover` again to get the word",
+            ),
+            None,
+        );
     }
     (Answered::ok(json!({ "epoch": log.epoch().number + 1 })), Some(Input::Recover { word }))
 }

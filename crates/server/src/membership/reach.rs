@@ -142,7 +142,7 @@ impl MajorityLog {
         }
         self.said = Some(now);
         Some(Said::Lost(format!(
-            "{} (not reached: {}). Clients are served; what they write here is seen by the others when they are reached",
+            "{} (not reached: {}). Clients are served; the other nodes get writes of this node when they are reached",
             reach.missing().join("; "),
             reach.lost.join(", ")
         )))

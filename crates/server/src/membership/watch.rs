@@ -97,7 +97,7 @@ fn stuck_copies(
         let reason = stuck.iter().find_map(|it| it.reason.as_ref());
         let reason = reason.map_or_else(|| "no answer has come".to_owned(), ToString::to_string);
         format!(
-            "nothing has come from {} for {} s, of which {left} partitions are left to be copied: {reason}",
+            "no data from {} for {} s, with {left} partitions left to copy: {reason}",
             name(state, from),
             still.as_secs()
         )
@@ -110,18 +110,18 @@ fn keeps(state: &State, here: NodeId, kept_for: &[NodeId], votes: bool) -> Strin
     let mut reasons = Vec::new();
     let unadopted: Vec<NodeId> = state.unadopted().collect();
     if !unadopted.is_empty() {
-        reasons.push(format!("{} may go by a ring that names it", names(state, unadopted)));
+        reasons.push(format!("{} may still use a ring with this node", names(state, unadopted)));
     }
     if !kept_for.is_empty() {
         reasons.push(format!("it keeps hints for {}", names(state, kept_for.iter().copied())));
     }
     if votes {
-        reasons.push("it votes until another does in its place".to_owned());
+        reasons.push("it votes until another node replaces it as a voter".to_owned());
     }
     if reasons.is_empty() {
-        reasons.push("requests or copies are left that it has not dropped".to_owned());
+        reasons.push("it has unfinished requests or copies".to_owned());
     }
-    format!("{} is to go, and waits: {}", name(state, here), reasons.join("; "))
+    format!("{} leaves, and waits: {}", name(state, here), reasons.join("; "))
 }
 
 #[cfg(test)]
@@ -178,8 +178,8 @@ mod tests {
     fn what_keeps_a_node_from_going_is_told() {
         let state = state();
         let text = keeps(&state, NodeId(0), &[NodeId(1)], false);
-        assert_eq!(text, "a@h is to go, and waits: it keeps hints for b@h");
+        assert_eq!(text, "a@h leaves, and waits: it keeps hints for b@h");
         assert!(keeps(&state, NodeId(0), &[], true).contains("votes"));
-        assert!(keeps(&state, NodeId(0), &[], false).contains("not dropped"));
+        assert!(keeps(&state, NodeId(0), &[], false).contains("unfinished requests"));
     }
 }

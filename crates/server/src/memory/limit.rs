@@ -52,7 +52,7 @@ impl fmt::Display for LimitSource {
             LimitSource::Machine => write!(out, "the machine's memory"),
             LimitSource::Group(file) => write!(out, "{}", file.display()),
             LimitSource::AddressSpace => write!(out, "the limit of the address space, ulimit -v"),
-            LimitSource::Unknown => write!(out, "assumed: the system does not say"),
+            LimitSource::Unknown => write!(out, "assumed: unknown to the system"),
         }
     }
 }

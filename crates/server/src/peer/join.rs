@@ -50,9 +50,9 @@ pub(crate) fn ask_to_join(contacts: &[Address], join: &Join, tls: &Tls) -> Resul
                         return Err(format!("the member at {contact} refuses: {text}"));
                     }
                     Err(Failure::Unreached(text)) => {
-                        tracing::info!(%contact, "cannot ask to join: {text}");
+                        tracing::info!(%contact, "the join request failed: {text}; trying again");
                         why = format!(
-                            "no member was reached in {} s; {contact}: {text}: the option join names members",
+                            "no member was reached in {} s; {contact}: {text}: check the addresses of the option join",
                             REACH_MAX.as_secs()
                         );
                     }
@@ -115,7 +115,7 @@ async fn introduce(
 }
 
 async fn answer(channel: &mut Channel, input: &mut BytesMut) -> Result<Standing, Failure> {
-    let senseless = |what: String| Failure::Refused(format!("its answer makes no sense: {what}"));
+    let senseless = |what: String| Failure::Refused(format!("invalid answer: {what}"));
     let mut scratch = vec![0; READ_BYTES];
     let mut is_welcome = false;
     loop {
@@ -142,8 +142,7 @@ async fn answer(channel: &mut Channel, input: &mut BytesMut) -> Result<Standing,
             Ok(true) => {}
             Ok(false) if is_welcome => return Err(Failure::Unreached("it ended in the middle".to_owned())),
             Ok(false) => {
-                let text =
-                    "the connection was closed without an answer: is it a node that listens to others there?";
+                let text = "the connection was closed without an answer: the address must be the peer_listen of a node";
                 return Err(Failure::Unreached(text.to_owned()));
             }
             // As with the handshake: the other end says by TLS what it thinks of our certificate.

@@ -406,7 +406,7 @@ pub(super) async fn dial(
         peers.gate.refused(node);
     }
     if texts.is_empty() {
-        return Err(Failure::new("it has not said where it is reached"));
+        return Err(Failure::new("it has not sent its address"));
     }
     Err(Failure { text: texts.join("; "), is_copy })
 }
@@ -479,7 +479,7 @@ async fn send_all(link: &Link, local: &Local, channel: &mut Channel, version: u1
             biased;
             () = link.filled() => {}
             read = channel.read(&mut unexpected, &mut scratch) => return Ended::Broken(match read {
-                Ok(true) => "it sent what it should not".to_owned(),
+                Ok(true) => "it sent an unexpected message".to_owned(),
                 Ok(false) => "closed by the other node".to_owned(),
                 Err(error) => error.to_string(),
             }),
@@ -496,7 +496,7 @@ async fn send_all(link: &Link, local: &Local, channel: &mut Channel, version: u1
                 return Ended::Broken(error.to_string());
             },
             () = link.stalled.notified() => {
-                return Ended::Broken(format!("nothing taken in {} s", STALLED_MAX.as_secs()));
+                return Ended::Broken(format!("no data taken for {} s", STALLED_MAX.as_secs()));
             }
         }
         link.writing_since.set(None);

@@ -190,7 +190,7 @@ pub(crate) async fn serve(listener: TcpListener, doors: Arc<Doors>, shards: Vec<
                     Some(place) => {
                         tokio::spawn(receive(tcp, address, Arc::clone(&doors), place, arrive.clone()));
                     }
-                    None => doors.refuse(address, "too many connections that have not said who they are"),
+                    None => doors.refuse(address, "too many connections that have not identified themselves"),
                 },
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection of a peer");
@@ -257,7 +257,7 @@ async fn greet(tcp: TcpStream, doors: &Doors) -> Result<Visitor, String> {
             Some(Greeting::Hello(hello)) => break hello,
             Some(Greeting::Join(join)) => return Ok(Visitor::Newcomer(Box::new(channel), join)),
             None if channel.read(&mut input, &mut scratch).await.map_err(failed)? => {}
-            None => return Err("closed before it said who it is".to_owned()),
+            None => return Err("closed before it identified itself".to_owned()),
         }
     };
     let verdict = doors.admit(&hello, channel.certificate()).await;

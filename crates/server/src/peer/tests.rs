@@ -102,7 +102,7 @@ fn files_that_do_not_belong_together_are_told() {
     let text = refused(load(&one.path("ca.pem"), &one.path("n.pem"), &one.path("ca.pem"), "a@b"));
     assert!(text.contains("ca.pem: "), "{text}");
     let text = refused(load(&one.path("n.key"), &one.path("n.pem"), &one.path("n.key"), "a@b"));
-    assert!(text.contains("n.key: there is no certificate in it"), "{text}");
+    assert!(text.contains("n.key: no certificate in this file"), "{text}");
     let text = refused(load(&one.path("none.pem"), &one.path("n.pem"), &one.path("n.key"), "a@b"));
     assert!(text.contains("none.pem: "), "{text}");
 }

@@ -165,7 +165,7 @@ impl ServerCertVerifier for AnyNode {
         _cert: &CertificateDer<'_>,
         _signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("TLS 1.3 is spoken only".to_owned()))
+        Err(rustls::Error::General("only TLS 1.3 is supported".to_owned()))
     }
 
     fn verify_tls13_signature(
@@ -202,7 +202,7 @@ fn server_name(node: &str) -> ServerName<'static> {
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let all = CertificateDer::pem_file_iter(path).map_err(|error| wrong(path, error))?;
     let all = all.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(path, error))?;
-    if all.is_empty() { Err(wrong(path, "there is no certificate in it")) } else { Ok(all) }
+    if all.is_empty() { Err(wrong(path, "no certificate in this file")) } else { Ok(all) }
 }
 
 /// Says early, and to the person who can mend it, what every other node would say.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use kv::response::Found;
 use object::{Dot, Head, IndexEntry, Metadata};
 
-const CHECKER: &str = "only what was written is shown";
+const CHECKER: &str = "reads return only written values";
 
 /// The user metadata that carries a write's number, so that a head can be held against its value.
 const NUMBER: &[u8] = b"number";
@@ -87,7 +87,7 @@ pub(super) fn read(key: &KeyName, found: &Found) -> Result<Shown, Violation> {
             shown.tombstones.push(sibling.dot);
             continue;
         }
-        let number = number_of(&sibling.metadata).ok_or_else(|| broken("metadata that nobody wrote"))?;
+        let number = number_of(&sibling.metadata).ok_or_else(|| broken("metadata that was never written"))?;
         let expected = value_of(number);
         if expected.len() != len || value.is_some_and(|value| value != expected) {
             return Err(broken(&format!("half or foreign value under number {number}")));

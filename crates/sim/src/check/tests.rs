@@ -12,9 +12,9 @@ use object::{Actor, Dot, Object, Policy, Put};
 use siblings::{metadata_of, value_of};
 use std::collections::BTreeSet;
 
-const KEPT: &str = "what was acknowledged is kept";
-const SHOWN: &str = "what was shown is kept";
-const WRITTEN: &str = "only what was written is shown";
+const KEPT: &str = "acknowledged writes are kept";
+const SHOWN: &str = "values once read are kept";
+const WRITTEN: &str = "reads return only written values";
 const ANSWERED: &str = "each request is answered";
 
 /// A node that says what the test wants.

@@ -376,7 +376,7 @@ pub(super) fn name(place: Place) -> KeyName {
 }
 
 fn unreadable(place: Place, error: &object::Error) -> Violation {
-    Violation::new("only what was written is shown", format!("{}: its context: {error}", name(place)))
+    Violation::new("reads return only written values", format!("{}: its context: {error}", name(place)))
 }
 
 /// What makes a bucket what it is.

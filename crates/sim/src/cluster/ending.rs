@@ -415,7 +415,7 @@ impl World {
             Some(_) if (0..self.hosts.len()).any(waits_for) => Ok(true),
             Some((at, place)) if self.events.now() > self.ending.began + self.rest() + STRAYS_MAX => {
                 let what = format!("{} is still at n{at}, which is not to have it", name(*place));
-                Err(Violation::new("nodes give up what is not theirs", what))
+                Err(Violation::new("nodes drop partitions that they do not own", what))
             }
             Some(_) => Ok(false),
         }

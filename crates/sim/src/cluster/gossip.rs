@@ -285,7 +285,7 @@ impl World {
         let most = self.hosts.iter().map(|host| host.sent_bytes * 1000 / millis).max().unwrap_or_default();
         if most > BYTES_PER_SECOND_MAX {
             let what = format!("{most} bytes in a second, {BYTES_PER_SECOND_MAX} may be");
-            return Err(Violation::new("what nodes tell each other is bounded", what));
+            return Err(Violation::new("metadata sync between nodes is bounded", what));
         }
         Ok(most)
     }

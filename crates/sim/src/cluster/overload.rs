@@ -254,10 +254,10 @@ impl Overload {
     fn check_overload(&self) -> Verdict {
         let Outcome { peak, goodput, refused, unsent, refused_within: (_, most), .. } = self.outcome;
         let promises = [
-            (refused > 0, "what is too much is refused"),
-            (unsent == 0, "who is to be refused need not wait for a connection"),
-            (most <= REFUSED_MAX, "who is refused is told soon"),
-            (goodput * 100 >= peak * GOODPUT_MIN, "what can be served is served in an overload"),
+            (refused > 0, "requests above the capacity are refused"),
+            (unsent == 0, "refused requests do not wait for a connection"),
+            (most <= REFUSED_MAX, "refusals are fast"),
+            (goodput * 100 >= peak * GOODPUT_MIN, "an overload does not reduce the served requests"),
         ];
         match promises.into_iter().find(|(is_kept, _)| !is_kept) {
             Some((_, promise)) => Err(Violation::new(promise, self.outcome.to_string())),

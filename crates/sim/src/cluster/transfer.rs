@@ -72,7 +72,7 @@ impl fmt::Display for Outcome {
         let Outcome { objects, again, cuts, is_lossy, .. } = self;
         let share = *again as f64 * 100.0 / (*objects).max(1) as f64;
         write!(f, "{objects} objects, {cuts} cuts, {again} sent again ({share:.1} %)")?;
-        if *is_lossy { f.write_str(", by one that had lost some") } else { Ok(()) }
+        if *is_lossy { f.write_str(", from a sender with losses") } else { Ok(()) }
     }
 }
 
@@ -346,7 +346,7 @@ impl World {
             let head = copies.and_then(|copies| copies.of_nodes().find(|(at, _)| *at == NEWCOMER));
             if head.is_none_or(|(_, head)| head.is_none()) {
                 let what = format!("{}: n{NEWCOMER} has not got it", super::auditor::name(place));
-                return Err(Violation::new("who comes gets all that was confirmed", what));
+                return Err(Violation::new("the receiver of a transfer gets all confirmed writes", what));
             }
         }
         Ok(())
@@ -362,6 +362,6 @@ impl Transfer {
             return Ok(());
         }
         let what = format!("{}, and {again_max} might be", self.outcome);
-        Err(Violation::new("an interruption costs no more than what was under way", what))
+        Err(Violation::new("an interruption costs only the parts in progress", what))
     }
 }

@@ -263,7 +263,7 @@ fn check_read(
                     "partition {}, ring {}: {one} and {other} answered without write {lost}",
                     partition.0, goes_by.0
                 );
-                return Err(Violation::new("two of three know what was confirmed", what));
+                return Err(Violation::new("two of three replicas have each confirmed write", what));
             }
         }
     }

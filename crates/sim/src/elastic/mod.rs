@@ -509,7 +509,7 @@ impl World {
         host.left = true;
         if host.store.len() > 0 && !host.gone {
             let what = format!("{node} has left with {} partitions", host.store.len());
-            return Err(Violation::new("who leaves has given all away", what));
+            return Err(Violation::new("a node that leaves has handed over all partitions", what));
         }
         Ok(())
     }

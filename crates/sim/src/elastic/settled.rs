@@ -85,7 +85,7 @@ impl World {
 
     /// What is not as it is to be in the end.
     fn unsettled(&self) -> Option<String> {
-        let Some(state) = self.newest_state() else { return Some("nobody knows anything".to_owned()) };
+        let Some(state) = self.newest_state() else { return Some("no node has a state".to_owned()) };
         let uncommitted = state.has_staged() || !self.operator.is_idle();
         if !state.is_settled() || uncommitted {
             let (adopted, copied) = (state.unadopted().collect::<Vec<_>>(), state.uncopied());
@@ -114,7 +114,7 @@ impl World {
             None => Some("it knows nothing"),
             Some(_) if goes_by != Some(state.ring_version()) => Some("it does not go by the newest ring"),
             Some(_) if membership.detector().up().len() + 1 < state.members().len() => {
-                Some("it takes somebody for down")
+                Some("it sees a live member as down")
             }
             Some(_) => None,
         }
@@ -137,7 +137,7 @@ impl World {
             let owners = list(&ring, self.units.first(partition));
             let has: Vec<_> = owners.iter().map(|node| self.hosts[node].store.of(partition)).collect();
             if owners.len() < super::REPLICAS || !has.iter().all(|numbers| numbers.contains(&FIRST)) {
-                let what = format!("partition {} is at {owners:?}, who have {has:?}", partition.0);
+                let what = format!("partition {} is at {owners:?}, with the writes {has:?}", partition.0);
                 return Err(Violation::new(CHECKER, what));
             }
             let confirmed = self.clients.confirmed.get(&partition).unwrap_or(&empty);

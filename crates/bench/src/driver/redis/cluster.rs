@@ -110,7 +110,7 @@ impl RedisCluster {
             }
             return Ok(cluster);
         }
-        Err(Error::Unusable(format!("no server tells who has which slots; {why}")))
+        Err(Error::Unusable(format!("no server reports the owners of the slots; {why}")))
     }
 
     fn set_map(&mut self, shares: &[Share]) -> Result<(), Error> {

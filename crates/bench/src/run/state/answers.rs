@@ -121,7 +121,7 @@ impl State<'_> {
         counter.fetch_add(1, Ordering::Relaxed);
         match judgement {
             Judgement::Right | Judgement::NotCompared => {}
-            Judgement::Corrupt => self.wrong(token, Cause::Corrupt, "a version that nobody wrote"),
+            Judgement::Corrupt => self.wrong(token, Cause::Corrupt, "a version that was never written"),
             Judgement::Suspect(suspicion) => {
                 // Nobody has time to look again at more.
                 if !self.suspects.add(self.now, suspicion, operation, id) {
@@ -135,7 +135,7 @@ impl State<'_> {
     fn on_rows(&mut self, token: u32, rows: Rows<'_>) {
         let slot = &mut self.slots[token as usize];
         let Some(query) = &self.shared.operations[slot.operation].query else {
-            return self.on_failed(token, ErrorKind::Protocol, "rows that nobody asked for");
+            return self.on_failed(token, ErrorKind::Protocol, "rows without a query");
         };
         let mut judged = Ok(());
         if self.shared.check.reads {

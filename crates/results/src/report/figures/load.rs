@@ -74,7 +74,7 @@ const LEVELS: &str = "lookups_found_";
 /// At which level lookups found their keys, if the servers count it.
 fn level_of_hit(run: &Run<'_>) -> Chart {
     let y = Axis::new("share of the lookups that found something", Unit::Share).spanning(0.0, 1.0);
-    let caption = "Of all servers together, by what they count themselves.";
+    let caption = "Of all servers together, by their own counters.";
     let mut chart = run.over_time("level-of-hit", "Level of hit", caption, y);
     let counters = &run.results.counters;
     let has_found = |it: &(&String, &f64)| it.0.starts_with(LEVELS) && *it.1 > 0.0;
@@ -114,7 +114,7 @@ fn accumulated(run: &Run<'_>) -> Chart {
     let mut chart = Chart {
         id: "accumulated".to_owned(),
         title: "Throughput as operations accumulate".to_owned(),
-        caption: "Stores slow down with what they hold, not with time: compare two of them here.".to_owned(),
+        caption: "Stores slow down with their size, not with time: compare two of them here.".to_owned(),
         x: Axis::new("operations done since the start", Unit::Count).spanning(0.0, 1.0),
         y: Axis::new("operations done in a second", Unit::Count).spanning(0.0, 1.0),
         ..Chart::default()

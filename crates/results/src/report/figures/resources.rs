@@ -113,7 +113,8 @@ fn disks(run: &Run<'_>) -> [Chart; 2] {
 
 fn machine(run: &Run<'_>) -> Chart {
     let y = Axis::new("share of all cores", Unit::Share).spanning(0.0, 1.0);
-    let caption = "Stolen is what the host gave to others: figures of those seconds are in doubt.";
+    let caption =
+        "Stolen is CPU time that the host gave to other machines: figures of those seconds are in doubt.";
     let mut chart = run.over_time("machine", "The machine", caption, y);
     let of = |value: fn(&Second) -> f64| run.intervals.points(|it| it.mean(|second| Some(value(second))));
     chart.series.push(Series::line("busy", 0, of(|second| second.busy)));

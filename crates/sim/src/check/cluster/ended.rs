@@ -11,7 +11,7 @@ use bytes::Bytes;
 use kv::response::Found;
 use object::Head;
 
-const CHECKER: &str = "what has ended is not shown";
+const CHECKER: &str = "expired objects are not returned";
 
 /// The last leap.
 #[derive(Debug)]

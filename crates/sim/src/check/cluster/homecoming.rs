@@ -12,7 +12,7 @@ use base::Monotonic;
 use object::{Context, Dot};
 use std::collections::{BTreeMap, BTreeSet};
 
-const CHECKER: &str = "what was missed comes home";
+const CHECKER: &str = "missed writes reach their replicas";
 
 /// Writes whose coordinators have lived since.
 #[derive(Debug, Default)]

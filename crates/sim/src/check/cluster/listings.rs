@@ -71,7 +71,7 @@ impl Checks {
             history(key).is_some_and(|it| it.writes.iter().any(|write| matches!(write.kind, Kind::Put(_))))
         };
         if let Some(key) = listing.listed.iter().find(|key| !was_put(key)) {
-            return broken(format!("{} is listed, and nobody wrote it", key.escape_ascii()));
+            return broken(format!("{} is listed, but was never written", key.escape_ascii()));
         }
         if self.lost_at.is_some_and(|lost_at| listing.began <= lost_at) {
             return Ok(());

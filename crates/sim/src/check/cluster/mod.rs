@@ -401,7 +401,7 @@ impl Checks {
 
     fn on_reply(&mut self, from: NodeAt, id: u64, answer: &Answer) -> Verdict {
         let Some(question) = self.questions.get(&(id, from)).cloned() else {
-            return Err(mismatch(format_args!("n{from} answers question {id:x}, which nobody asked")));
+            return Err(mismatch(format_args!("n{from} answers question {id:x}, which was never asked")));
         };
         match answer {
             Answer::Read(Some(stored)) => {

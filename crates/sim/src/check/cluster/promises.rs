@@ -10,7 +10,7 @@ use crate::check::{Verdict, Violation};
 use object::Context;
 use std::collections::BTreeMap;
 
-const CHECKER: &str = "a replica keeps what it acknowledged";
+const CHECKER: &str = "a replica keeps the writes that it acknowledged";
 
 /// What one node has promised to have.
 #[derive(Debug, Default)]

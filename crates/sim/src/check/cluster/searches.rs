@@ -358,11 +358,11 @@ impl Search {
             terms.extend(rows.into_iter().map(|(term, _)| term));
         }
         if !told.0.as_ref().map_or(!terms.is_empty(), |term| terms.contains(term)) {
-            return Err(format!("nobody wrote it for {:?}, or nobody asked for it", told.0));
+            return Err(format!("it was never written for {:?}, or is not in the query", told.0));
         }
         if !is_there {
             return Err(format!(
-                "it is told for {:?}, though all its primaries have what replaced that",
+                "it is returned for {:?}, although all its primaries have the write that replaced it",
                 told.0
             ));
         }

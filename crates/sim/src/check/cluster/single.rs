@@ -15,9 +15,9 @@ use crate::check::{Verdict, Violation};
 use base::Monotonic;
 use std::collections::{BTreeMap, BTreeSet};
 
-const WRITTEN: &str = "only what was written is shown";
-const ACKNOWLEDGED: &str = "what was acknowledged is kept";
-const SHOWN: &str = "what was shown is kept";
+const WRITTEN: &str = "reads return only written values";
+const ACKNOWLEDGED: &str = "acknowledged writes are kept";
+const SHOWN: &str = "values once read are kept";
 
 /// Checks an answer to a request that came at `began`.
 pub(super) fn check(history: &History, key: &KeyName, shown: &Shown, began: Monotonic) -> Verdict {
@@ -121,7 +121,7 @@ pub(super) fn check_newest(of_key: &KeyHistory, key: &KeyName, shown: &Shown, be
         None => "nothing".to_owned(),
     };
     let Some(later) = later else {
-        return Err(Violation::new(ACKNOWLEDGED, format!("{key} shows {what}, which nobody wrote")));
+        return Err(Violation::new(ACKNOWLEDGED, format!("{key} shows {what}, which was never written")));
     };
     let checker = if later.acknowledged.is_some() { ACKNOWLEDGED } else { SHOWN };
     Err(Violation::new(checker, format!("{key} shows {what}, though {:?} came later", later.kind)))

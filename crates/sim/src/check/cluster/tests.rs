@@ -14,7 +14,7 @@ const LOST: &str = "no acknowledged write is lost";
 const DELETED: &str = "no delete is undone";
 const EXACT: &str = "siblings are exact";
 const QUORUMS: &str = "quorums are met";
-const KEPT: &str = "a replica keeps what it acknowledged";
+const KEPT: &str = "a replica keeps the writes that it acknowledged";
 const ANSWERED: &str = "each request is answered";
 const READ: &str = "a read of all replicas shows all";
 
@@ -220,7 +220,7 @@ fn an_erase_may_take_what_only_its_fold_has_seen() {
 #[test]
 fn what_is_shown_was_written_once_and_was_not_replaced_by_what_is_beside_it() {
     let mut cluster = cluster();
-    assert_eq!(broken_by(cluster.shown(SIBLINGS_BUCKET, &[(1001, 1)])), EXACT, "nobody wrote it");
+    assert_eq!(broken_by(cluster.shown(SIBLINGS_BUCKET, &[(1001, 1)])), EXACT, "never written");
     cluster.put(SIBLINGS_BUCKET, 1001, None);
     cluster.shown(SIBLINGS_BUCKET, &[(1001, 1)]).unwrap();
     assert_eq!(
@@ -302,7 +302,7 @@ fn what_a_primary_missed_comes_home_if_its_coordinator_lives() {
     let name = name(SIBLINGS_BUCKET);
     let has = head_of(&object_of(&[(1001, 5)]));
     assert_eq!(cluster.checks.check_home(2, &name, Some(&has)), Ok(()));
-    assert_eq!(broken_by(cluster.checks.check_home(2, &name, None)), "what was missed comes home");
+    assert_eq!(broken_by(cluster.checks.check_home(2, &name, None)), "missed writes reach their replicas");
     cluster.checks.on_death(1, Monotonic(cluster.time), None);
     assert!(cluster.checks.check_home(2, &name, None).is_err());
     cluster.checks.on_death(0, Monotonic(cluster.time), None);
@@ -467,7 +467,7 @@ fn a_query_tells_what_was_written_and_asked_for_in_order_and_once() {
         assert_eq!(broken_by(cluster.told(terms, false)), SEARCHED, "{terms:?}");
     }
     cluster.search(&numbers_between("0", "7"));
-    assert_eq!(broken_by(cluster.told(&["-3"], false)), SEARCHED, "nobody asked for it");
+    assert_eq!(broken_by(cluster.told(&["-3"], false)), SEARCHED, "is not in the query");
     let paged = IndexRequest { max_results: Some(1), ..request };
     for (terms, goes_on) in [(&["-3", "7"][..], false), (&["-3"], false), (&[], true)] {
         cluster.search(&paged);

@@ -11,7 +11,7 @@ pub fn check(node: NodeAt, shard: usize, stats: &ShardStats) -> Verdict {
         0 => Ok(()),
         wrong => {
             let what = format!("n{node}/{shard} has found {wrong} that do not");
-            Err(Violation::new("trees say what stores have", what))
+            Err(Violation::new("hash trees match their stores", what))
         }
     }
 }
