@@ -34,13 +34,13 @@ impl clap::Args for Args {
     fn augment_args(command: Command) -> Command {
         let file =
             Arg::new(CONFIG).long(CONFIG).value_name("FILE").value_parser(clap::value_parser!(PathBuf));
-        let file =
-            file.help(format!("Configuration file [default: {}, if it is there]", config::FILE_DEFAULT));
+        let file = file.help(format!("Configuration file [default: {}, if it exists]", config::FILE_DEFAULT));
         let defaults = Config::default();
         let flag = |setting: &'static Setting| {
+            let bounds = setting.bounds().map_or(String::new(), |bounds| format!(" [{bounds}]"));
             let help = match setting.show(&defaults) {
-                none if none.is_empty() => setting.help.to_owned(),
-                default => format!("{} [default: {default}]", setting.help),
+                none if none.is_empty() => format!("{}{bounds}", setting.help),
+                default => format!("{}{bounds} [default: {default}]", setting.help),
             };
             let arg = Arg::new(setting.name).long(setting.flag()).value_name(setting.form()).help(help);
             match setting.is_switch() {
@@ -49,12 +49,10 @@ impl clap::Args for Args {
             }
         };
         let stop = Arg::new(STOP_WITH_INPUT).long(STOP_WITH_INPUT).action(ArgAction::SetTrue);
-        let stop =
-            stop.help("Stop, as at a signal, when the standard input ends: with whoever holds its other end");
+        let stop = stop
+            .help("Stop cleanly when the standard input ends, and so when the process at its other end ends");
         let show = Arg::new(SHOW_OPTIONS).long(SHOW_OPTIONS).action(ArgAction::SetTrue);
-        let show = show.help(
-            "Show all options at the start and their origins, not only those that differ from defaults",
-        );
+        let show = show.help("Show all options and their origins at the start, not only changed ones");
         command.args(SETTINGS.iter().map(flag)).arg(file).arg(stop).arg(show)
     }
 
@@ -89,7 +87,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     signals::start()?;
     for variable in &loaded.unknown_variables {
         let meant = config::variable_meant_by(variable).map(|meant| format!("; did you mean {meant}?"));
-        tracing::warn!("{variable} is set, and means nothing to this program{}", meant.unwrap_or_default());
+        tracing::warn!("{variable} is set, but there is no such option{}", meant.unwrap_or_default());
     }
     raise_open_files();
     log::abort_on_panic();
@@ -124,20 +122,20 @@ fn stop_with_input() {
         Err(error) => tracing::warn!(%error, "the standard input cannot be read"),
     }
     if let Err(error) = kill_process(getpid(), Signal::TERM) {
-        tracing::error!(%error, "this process cannot be told to stop");
+        tracing::error!(%error, "cannot handle stop signals");
     }
 }
 
 fn log_opening(started: &Started) {
     for (shard, report) in started.reports.iter().enumerate() {
         for torn in &report.torn {
-            tracing::info!(shard, "torn by a crash and cut off: {torn}");
+            tracing::info!(shard, "torn end removed after a crash: {torn}");
         }
         for damage in &report.damage {
-            tracing::error!(shard, "{damage}; what it held cannot be read here");
+            tracing::error!(shard, "{damage}; its data cannot be read on this node");
         }
         if let Some(why) = report.checkpoint {
-            tracing::info!(shard, "hash trees are made from the heads: {why}");
+            tracing::info!(shard, "hash trees are built from the heads: {why}");
         }
     }
 }

@@ -1,7 +1,10 @@
 //! The table of options.
 
+#[cfg(test)]
+mod tests;
+
 use super::cluster::{Member, check_name, check_zone};
-use super::values::{SettingValue, Size, read_within, read_word_or, show_word_or};
+use super::values::{SettingValue, Size, read_within, read_word_or, show_bounds, show_word_or};
 use backends::Kind;
 use engine::compression::ZSTD_LEVELS;
 use engine::{Codec, CompressAt, Durability, fold::JournalCheck};
@@ -23,6 +26,7 @@ pub struct Setting {
     pub help: &'static str,
     form: &'static str,
     words: &'static [&'static str],
+    bounds: fn() -> Option<String>,
     set: fn(&mut Config, &str) -> Result<(), String>,
     show: fn(&Config) -> String,
 }
@@ -42,6 +46,11 @@ impl Setting {
     pub fn form(&self) -> String {
         let words = self.words.iter().filter(|word| !word.is_empty());
         words.chain([&self.form]).copied().collect::<Vec<_>>().join("|")
+    }
+
+    /// The least and the most value, as texts.
+    pub fn bounds(&self) -> Option<String> {
+        (self.bounds)()
     }
 
     /// Whether its flag may stand without a value, for `on`.
@@ -102,6 +111,7 @@ macro_rules! settings {
             help: concat!($($help),+).trim_ascii(),
             form: first!($($form,)? <$type>::FORM),
             words: &[$($($word),+)?],
+            bounds: || first!($(Some(show_bounds::<$type>(&($bounds))),)? None),
             set: |config, text| {
                 $($check(text)?;)?
                 let words = vec![$($(($word, $value)),+)?];
@@ -117,37 +127,37 @@ macro_rules! settings {
 settings! {
     /// Data folder, made if missing
     data: PathBuf as "DIR" = PathBuf::from("./annulet-data");
-    /// Where Riak's protocol buffers are served; port 0 takes any
+    /// Address of Riak's protocol buffers; port 0 takes any free port
     pb_listen: Address = (Ipv4Addr::LOCALHOST.into(), 8087).into();
-    /// Where HTTP is served, which is the whole API: objects and administration, and nobody is authenticated
+    /// Address of HTTP, the whole interface: objects and administration, without authentication
     http_listen: Address = (Ipv4Addr::LOCALHOST.into(), 8098).into();
-    /// More names of this node in HTTP's Host header, for browsers, and for proxies before a loopback address
+    /// More names of this node in HTTP's Host header, for browsers and for proxies before a loopback address
     http_host: Vec<HostName> = Vec::new();
-    /// Serve clients beyond this machine without a warning, though nobody is authenticated; a later version needs it
-    /// for that
+    /// Serve clients beyond this machine without a warning, although clients are not authenticated; a later version will
+    /// need it for that
     insecure: bool = false;
-    /// The node's name
+    /// Name of the node
     name: String as "NAME@HOST" where check_name = "annulet@127.0.0.1".to_owned();
-    /// Partitions of a new data folder's ring: a power of two from 8 to 65536; 64 if not given
+    /// Partitions of a new data folder's ring: a power of two from 8 to 65536, 64 by default
     ring_size: Option<RingSize> = None;
     /// Shards of a new data folder, each a thread with a store; by default one for each core but one, with 64 MiB each
     shards: Option<u16> [Some(1)..=Some(SHARDS_MAX)] = None;
-    /// Backend of a new data folder: annulet if not given, or one with fewer features, such as memory, bitcask or hash
+    /// Backend of a new data folder: annulet by default, or one with fewer features, such as memory, bitcask or hash
     backend: Option<Kind> = None;
     /// Bucket types with stores of their own in a new data folder, and the backend of each, such as
-    /// cache=memory,archive=bitcask; none if not given
+    /// cache=memory,archive=bitcask; none by default
     type_backends: Option<TypeBackends> = None;
-    /// When a write is acknowledged: in memory, written, or written and synced
+    /// Moment at which a write is acknowledged: in memory, written, or written and synced
     durability: Durability = Durability::Sync;
-    /// With durability interval: the longest time until a sync, such as 250ms or 1s
+    /// Longest time until a sync with durability interval, such as 250ms or 1s
     sync_interval: Duration = Duration::from_secs(1);
-    /// How reads ask in a cluster: value here and heads of the others, heads of all first, or values of all
+    /// Requests of a read in a cluster: value here and heads of the others, heads of all first, or values of all
     read_form: ReadStrategy = ReadStrategy::LocalValue;
     // The default is Riak's.
-    /// When the tombstone of a deleted key is removed: never, at once, or after a time such as 3s
+    /// Removal of the tombstone of a deleted key: never, at once, or after a time such as 3s
     delete_mode: Option<Duration> { "keep" => None, "immediate" => Some(Duration::ZERO) }
         = Some(Duration::from_secs(3));
-    /// Interval of anti-entropy, which compares replicas with those of other nodes and repairs them; on: every minute
+    /// Interval of anti-entropy, which compares replicas with those of other nodes and repairs them; on is one minute
     anti_entropy: Option<Duration> { "on" => Some(ANTI_ENTROPY_DEFAULT), "off" => None } = Some(ANTI_ENTROPY_DEFAULT);
     /// Interval at which the hash trees of anti-entropy are rebuilt from the stored data, to find lost objects
     tree_rebuild: Option<Duration> { "off" => None } = Rebuilding::default().every;
@@ -155,28 +165,28 @@ settings! {
     tree_rebuild_check: JournalCheck = Rebuilding::default().check;
     /// Rebuilds at a time: in one shard of each node, or in one shard of the whole cluster
     tree_rebuild_turns: Turns = Rebuilding::default().turns;
-    /// How values of more than 256 bytes are compressed; zstd only in builds with that feature
+    /// Compression of values of more than 256 bytes; zstd only in builds with that feature
     compression: Option<Codec> where check_codec { "none" => None } = None;
-    /// When values are compressed: as they are written, or as compaction moves them
+    /// Compress values as they are written, or as compaction moves them
     compress_at: CompressAt = CompressAt::Receipt;
-    /// The level at which zstd compresses, from 1, the fastest, to 19
+    /// Level of zstd, from 1, the fastest, to 19
     zstd_level: i32 as "LEVEL" [ZSTD_LEVELS] = engine::Options::default().zstd_level;
-    /// Memory to plan with, such as 8GiB; what the machine has, or the process may use, if not given
+    /// Memory to plan with, such as 8GiB; auto: the memory of the machine, or the limit of the process
     memory: Option<Size> [Some(Size(64 << 20))..=Some(Size(1 << 50))] { "auto" => None } = None;
-    /// Size of a memtable, such as 16MiB, of which each shard has up to three; by the memory if not given
+    /// Size of a memtable, such as 16MiB, of which each shard has up to three; auto: by the memory
     memtable: Option<Size> [Some(Size(64 << 10))..=Some(Size(1 << 30))] { "auto" => None } = None;
-    /// Table blocks that each shard keeps in memory, such as 64MiB; by the memory if not given
+    /// Table blocks that each shard keeps in memory, such as 64MiB; auto: by the memory
     block_cache: Option<Size> [Some(Size(64 << 10))..=Some(Size(1 << 44))] { "auto" => None } = None;
     // Below the bounds compaction copies nearly everything for nearly nothing; above them there is nearly none.
     /// Size of the journal at which compaction begins, in per cent of its bytes in use
     space_target: u64 as "PERCENT" [105..=1000] = engine::Options::default().space_target_percent;
-    /// Free space of the disk that is kept back: with less, writes are refused; 256MiB a shard if not given
+    /// Free space of the disk that is kept back: with less, writes are refused; auto: 256MiB for each shard
     disk_reserve: Option<Size> [Some(Size(0))..=Some(Size(1 << 50))] { "auto" => None } = None;
     /// Time within which all stored data is read once, to find damage, such as 168h
     scrub_period: Duration { "none" => Duration::ZERO } = engine::Options::default().scrub_period;
-    /// How long segments that were compacted are kept aside, such as 24h
+    /// Time that compacted segments are kept aside, such as 24h
     waste_retention: Duration { "none" => Duration::ZERO } = Duration::ZERO;
-    /// Backups of the running node lie below this folder; in the data folder, as backups, if not given
+    /// Folder of the backups of the running node; by default the folder backups in the data folder
     backup_dir: Option<PathBuf> as "DIR" { "" => None } = None;
     // Each costs a few kilobytes and a file descriptor, of which processes commonly have 2^16 and none has 2^20.
     /// Connections at a time, of both protocols together
@@ -184,25 +194,25 @@ settings! {
     // A client that is there uses its pooled connections within the hour; one that is gone gives its place back.
     /// Time after which a silent connection is closed, such as 90s, 10m or 1h
     idle_timeout: Duration = Duration::from_secs(3600);
-    /// The nodes that found a cluster, this one among them, and where each listens to the others; the same on each of
-    /// them. Later: where to look for members that have moved
+    /// The nodes that found a cluster, this one among them, and their addresses for other nodes; the same on each of
+    /// them. Later: places to look for members that have moved
     cluster: Vec<Member> as "NAME=HOST:PORT,..." = Vec::new();
-    /// Join the cluster of a member that listens there, with an empty data folder; later starts need this option or
-    /// cluster, too
+    /// Join the cluster of a member at one of these addresses, with an empty data folder; later starts need this option
+    /// or cluster, too
     join: Vec<Address> as "HOST:PORT,..." = Vec::new();
     /// Failure domain of a node that joins, such as a rack or a room; replicas are kept in different zones
     zone: String as "ZONE" where check_zone = String::new();
-    /// A node that joins takes a share of the partitions in proportion to it
+    /// Share of the partitions of a node that joins, in proportion to the other nodes
     weight: u16 [1..=u16::MAX] = ring::WEIGHT_DEFAULT;
-    /// Where this node listens to the others; its address in the cluster's list if not given
+    /// Address at which this node listens to other nodes; by default its address in the option cluster
     peer_listen: Option<Address> { "" => None } = None;
-    /// Address at which other nodes reach this one, if not the one where it listens to them
+    /// Address at which other nodes reach this one, if it is not the one where it listens
     peer_address: Option<Address> { "" => None } = None;
-    /// The certificate of the cluster's certificate authority
+    /// Certificate of the cluster's certificate authority
     peer_ca: Option<PathBuf> { "" => None } = None;
-    /// This node's certificate, which names it
+    /// Certificate of this node
     peer_cert: Option<PathBuf> { "" => None } = None;
-    /// The key of this node's certificate
+    /// Key of this node's certificate
     peer_key: Option<PathBuf> { "" => None } = None;
 }
 

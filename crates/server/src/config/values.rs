@@ -54,6 +54,11 @@ where
     value.ok_or_else(|| format!("{text:?} is not {} from {min} to {max}", V::NOUN))
 }
 
+/// The bounds of a value, as text.
+pub(super) fn show_bounds<V: SettingValue>(bounds: &RangeInclusive<V>) -> String {
+    format!("{} to {}", bounds.start().show(), bounds.end().show())
+}
+
 /// Reads a word, or with `read` any other text.
 pub(super) fn read_word_or<V>(
     text: &str,
