@@ -466,11 +466,19 @@ fn certificates_are_made_once_and_keys_are_secret() {
     assert!(!dir.path().join("annulet-data").exists(), "nothing was made");
 }
 
-/// `annulet dev`, and where it listens.
-struct Dev {
-    child: Child,
+/// `annulet dev`, and where it listens. It is killed when this is dropped, and its nodes stop with it.
+pub struct Dev {
+    pub child: Child,
     _stdout: BufReader<ChildStdout>,
     table: String,
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        // It may have ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
 }
 
 impl Dev {
@@ -492,7 +500,11 @@ impl Dev {
             "--durability",
             durability,
         ];
-        let mut command = annulet(dir, &args);
+        Dev::started(&mut annulet(dir, &args))
+    }
+
+    /// Runs `command` and waits until its nodes serve.
+    pub fn started(command: &mut Command) -> Dev {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut table = String::new();
@@ -504,8 +516,9 @@ impl Dev {
         Dev { child, _stdout: stdout, table }
     }
 
-    fn pids(dir: &Path) -> Vec<Pid> {
-        let pid = |node| std::fs::read_to_string(dir.join(format!("dev/n{node}/pid"))).unwrap();
+    /// The processes of three nodes with their data in `data`.
+    pub fn pids(data: &Path) -> Vec<Pid> {
+        let pid = |node| std::fs::read_to_string(data.join(format!("n{node}/pid"))).unwrap();
         (1..=3).map(|node| Pid::from_raw(pid(node).trim().parse().unwrap()).unwrap()).collect()
     }
 
@@ -516,7 +529,7 @@ impl Dev {
         raw.map(|pid| Pid::from_raw(pid).unwrap()).collect()
     }
 
-    fn end(mut self) -> (Option<i32>, String) {
+    pub fn end(mut self) -> (Option<i32>, String) {
         let mut text = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
         (self.child.wait().unwrap().code(), text)
@@ -535,7 +548,7 @@ fn dev_runs_a_cluster_and_stops_all_of_it() {
         let cells: Vec<_> = row.split_whitespace().collect();
         assert_eq!(cells[1..4], [port(7), port(8), port(9)]);
     }
-    let pids = Dev::pids(dir.path());
+    let pids = Dev::pids(&dir.path().join("dev"));
     assert!(pids.iter().all(|&pid| test_kill_process(pid).is_ok()));
     // What is printed works as it is printed, in another terminal; and one variable names a node for all commands.
     let export = format!("export ANNULET_NODE=127.0.0.1:{}\n", base + 18);
@@ -588,7 +601,7 @@ fn dev_survives_killed_nodes_and_starts_them_again() {
     let base = free_ports();
     // All nodes are killed at once below: without syncs they may lose what they acknowledged.
     let dev = Dev::start_nodes(dir.path(), base, "3", "sync");
-    let pids = Dev::pids(dir.path());
+    let pids = Dev::pids(&dir.path().join("dev"));
     let put = |node: u16, key: &str| {
         let address = format!("127.0.0.1:{}", base + 10 * node + 7);
         run(dir.path(), &["kv", "put", "--address", &address, "b", key, "v"]).status.success()

@@ -15,6 +15,7 @@ mod join;
 mod members;
 mod memory;
 mod output;
+mod readme;
 mod scenario;
 mod signals;
 mod stop;

@@ -18,7 +18,7 @@ pub fn annulet(dir: &Path, args: &[&str]) -> Command {
 }
 
 /// The same of another program.
-fn other(program: &Path, dir: &Path, args: &[&str]) -> Command {
+pub fn other(program: &Path, dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ANNULET_")) {
         command.env_remove(name);
