@@ -19,7 +19,7 @@ use super::file::Record;
 use super::library::{self, id_of, node_of};
 use super::message::{Failed, Message};
 use super::raw_node::raw_node;
-use super::ticks::{ELECTION_AFTER, ELECTION_TICKS, HEARTBEAT_TICKS, TICK, draw_election_ticks};
+use super::ticks::{ELECTION_TICKS, HEARTBEAT_TICKS, LEADER_SILENCE_MAX, TICK, draw_election_ticks};
 use super::voter_manager::VoterManager;
 use super::{Log, Output};
 use crate::state::Command;
@@ -49,7 +49,7 @@ impl Log {
     /// the leader, who notices then if it had acknowledged that.
     pub(super) fn hears_leader(&self, now: Monotonic) -> bool {
         let has_part = self.takes_part() || self.raw.raft.leader_id != 0;
-        has_part && now.since(self.leader_heard) < ELECTION_AFTER
+        has_part && now.since(self.leader_heard) < LEADER_SILENCE_MAX
     }
 
     /// How many of the next ticks nothing comes of, unless a message comes before.
