@@ -25,6 +25,7 @@
 //! Riak: a key lies in the partition that begins at or before its position, so that a partition is a prefix of
 //! the position's bits.
 
+mod birth;
 mod claim;
 mod coverage;
 mod error;
@@ -40,6 +41,7 @@ mod rows;
 mod size;
 mod target_n;
 
+pub use birth::Birth;
 pub use claim::{Claim, Claimed, Shortfall, TARGET_N_DEFAULT, shortfalls};
 pub use error::Error;
 pub use member::{Member, MemberState, Members, WEIGHT_DEFAULT};
