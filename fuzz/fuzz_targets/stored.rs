@@ -1,5 +1,6 @@
 //! Everything that is read from a file and has a checksum or a version in front: records, segment headers and
-//! trailers, table blocks, the manifest, bucket properties, hash trees, what a data folder's stores are.
+//! trailers, table blocks, the manifest, bucket properties, hash trees, what a data folder's stores are, the state of the
+//! metadata log.
 #![no_main]
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use kv::BucketProps;
 use kv::aae;
 use kv::props::StampedProps;
 use libfuzzer_sys::fuzz_target;
+use membership::state::State;
 use node::store::founding;
 
 fuzz_target!(|input: (u64, &[u8])| {
@@ -26,6 +28,10 @@ fuzz_target!(|input: (u64, &[u8])| {
     }
     if let Ok((is, metadata)) = founding::decode(bytes) {
         assert_eq!(founding::decode(&founding::encode(&is, &metadata)).ok(), Some((is, metadata)));
+    }
+    if let Ok(state) = State::decode(Bytes::copy_from_slice(bytes)) {
+        let _ = state.first_voters(3, place as u16);
+        assert_eq!(State::decode(state.encode()), Ok(state));
     }
     if let Ok(change) = StampedProps::decode(bytes) {
         assert_eq!(StampedProps::decode(&change.encode()).ok(), Some(change));

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::log::{Conf, Identity, Log, Payload};
-use crate::state::Command;
+use crate::state::{Command, State};
 use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
+use ring::RingSize;
 use std::collections::BTreeSet;
 
 const CLUSTER: ClusterId = ClusterId(0xC1);
@@ -92,6 +93,46 @@ fn entries_before_the_snapshot_alone_are_malformed() {
     let rng = Box::new(SplitMix64::new(1));
     let error = Log::open(identity, &out.freeze(), rng, Monotonic(0)).err();
     assert_eq!(error, Some(FileError::Malformed(Malformed("entries end before the snapshot"))));
+}
+
+/// A file's log, or the reason why it is not opened.
+fn opened(file: BytesMut) -> Result<(), FileError> {
+    let identity = Identity { cluster: CLUSTER, node: NODE, starts: 1, start: 1, address: "h:2".into() };
+    Log::open(identity, &file.freeze(), Box::new(SplitMix64::new(1)), Monotonic(0)).map(drop)
+}
+
+/// A program goes on with a log only if it knows all that is in it.
+#[test]
+fn a_log_of_a_newer_program_is_not_opened() {
+    let founded = State::found(CLUSTER, RingSize::new(8).unwrap(), "a@h", "h:1", "").unwrap().encode();
+    let with_base = |state: Bytes| {
+        let conf = Conf { voters: BTreeSet::from([NODE]), learners: BTreeSet::new() };
+        let snapshot = Snapshot { index: 1, term: 1, conf, state };
+        let mut out = BytesMut::new();
+        put_header(&mut out, CLUSTER, NODE);
+        let epoch = Epoch { number: 1, nonce: 9 };
+        Record::Base { epoch, snapshot }.put(&mut out);
+        Record::Hard { epoch, term: 1, voted: None }.put(&mut out);
+        out
+    };
+    assert_eq!(opened(with_base(founded.clone())), Ok(()));
+    let section: Bytes = [b"\x04", &founded[1..], b"\x01\xff\0"].concat().into();
+    let newer = FileError::Malformed(Malformed("a state of a newer program"));
+    assert_eq!(opened(with_base(section)), Err(newer));
+
+    let mut entry = BytesMut::new();
+    let payload = Payload::Command(Command::PrepareStores);
+    Record::Entry(Entry { index: 2, term: 1, payload }).put(&mut entry);
+    let mut known = with_base(founded.clone());
+    known.extend_from_slice(&entry);
+    assert_eq!(opened(known), Ok(()));
+    // Another kind of command, with the checksum of its record.
+    *entry.last_mut().unwrap() = 0xff;
+    let crc = crc32c(&[&entry[..4], &entry[FRAME_LEN..]].concat());
+    entry[4..FRAME_LEN].copy_from_slice(&crc.to_le_bytes());
+    let mut newer = with_base(founded);
+    newer.extend_from_slice(&entry);
+    assert_eq!(opened(newer), Err(FileError::Malformed(Malformed("an unknown command"))));
 }
 
 #[test]

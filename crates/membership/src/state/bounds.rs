@@ -12,6 +12,9 @@ pub const TEXT_BYTES_MAX: usize = 255;
 /// Retired actors remembered; more are refused, since forgetting one could bring its events back.
 pub const RETIRED_MAX: usize = 65_536;
 
+/// Stores of a node, one for each shard.
+pub const STORES_MAX: usize = 256;
+
 /// Slots for opaque values such as bucket types; 10,000 buckets with properties fit.
 pub const SLOTS_MAX: usize = 16_384;
 

@@ -110,8 +110,14 @@ impl State {
         if !fits {
             return Err(Rejected::Owners);
         }
+        if self.is_pinned() && next != self.owners {
+            return Err(Rejected::Pinned);
+        }
         let before = std::mem::replace(&mut self.members, after);
         self.adopted.retain(|node| self.members.contains_key(node));
+        if let Some(consistent) = &mut self.consistent {
+            consistent.registrations.retain(|node, _| self.members.contains_key(node));
+        }
         self.staged.clear();
         self.staged_size = None;
         for (node, record) in before {

@@ -14,11 +14,15 @@ use super::State;
 use super::bounds::{MEMBERS_MAX, RETIRED_MAX, SLOTS_MAX, STAGED_MAX, TEXT_BYTES_MAX};
 use super::command::{Change, Command, Rejected};
 use super::record::{MemberDecision, Record};
+use super::sections::{self, Sections};
 use super::step::Step;
 use crate::ClusterId;
 
-/// The format of a state that is written.
-const VERSION: u8 = 3;
+/// The format of a state with sections.
+const VERSION_OF_SECTIONS: u8 = 4;
+
+/// The format of a state without: so written, a program before sections reads it.
+const VERSION_WITHOUT_SECTIONS: u8 = 3;
 
 /// An earlier one, which is read: a ring did not grow, and keys were ordered by its partitions.
 const VERSION_OF_ONE_SIZE: u8 = 2;
@@ -35,7 +39,7 @@ fn text(fields: &mut Reader) -> Result<String, Malformed> {
 }
 
 /// A count of things of which each takes a byte or more.
-fn count(fields: &mut Reader, max: usize) -> Result<usize, Malformed> {
+pub(super) fn count(fields: &mut Reader, max: usize) -> Result<usize, Malformed> {
     let count = fields.count()?;
     if count > max { Err(Malformed("too many")) } else { Ok(count) }
 }
@@ -44,7 +48,7 @@ fn size(fields: &mut Reader) -> Result<RingSize, Malformed> {
     RingSize::new(fields.u32()?).map_err(|_| Malformed("no such ring size"))
 }
 
-fn node(fields: &mut Reader) -> Result<NodeId, Malformed> {
+pub(super) fn node(fields: &mut Reader) -> Result<NodeId, Malformed> {
     fields.u16().map(NodeId)
 }
 
@@ -84,7 +88,7 @@ fn nodes(fields: &mut Reader) -> Result<BTreeSet<NodeId>, Malformed> {
 }
 
 /// Owners in runs: (length, owner).
-fn put_owners(out: &mut BytesMut, owners: &[NodeId]) {
+pub(super) fn put_owners(out: &mut BytesMut, owners: &[NodeId]) {
     let runs: Vec<&[NodeId]> = owners.chunk_by(|a, b| a == b).collect();
     put_varint(out, runs.len() as u64);
     for run in runs {
@@ -93,7 +97,7 @@ fn put_owners(out: &mut BytesMut, owners: &[NodeId]) {
     }
 }
 
-fn owners(fields: &mut Reader) -> Result<Vec<NodeId>, Malformed> {
+pub(super) fn owners(fields: &mut Reader) -> Result<Vec<NodeId>, Malformed> {
     let max = ring::RING_SIZE_MAX as usize;
     let mut owners = Vec::new();
     for _ in 0..count(fields, max)? {
@@ -179,6 +183,25 @@ impl Command {
                 out.put_u16_le(node.0);
                 out.put_u64_le(*target);
             }
+            Command::PrepareStores => out.put_u8(14),
+            Command::RegisterStores { node, starts, start, stores } => {
+                out.put_u8(15);
+                out.put_u16_le(node.0);
+                out.put_u32_le(*starts);
+                out.put_u64_le(*start);
+                sections::put_stores(out, stores);
+            }
+            Command::FoundGroups { expected, n_val, number } => {
+                out.put_u8(16);
+                out.put_u64_le(*expected);
+                out.put_u8(*n_val);
+                out.put_u64_le(*number);
+            }
+            Command::RaiseEpoch { n_val, expected } => {
+                out.put_u8(17);
+                out.put_u8(*n_val);
+                out.put_u16_le(*expected);
+            }
         }
     }
 
@@ -219,6 +242,17 @@ impl Command {
             11 => Command::Adopted { node: node(fields)?, version: RingVersion(fields.u64()?) },
             12 => Command::Copied { node: node(fields)?, target: RingVersion(fields.u64()?) },
             13 => Command::StageRing { expected: fields.u64()?, size: size(fields)? },
+            14 => Command::PrepareStores,
+            15 => Command::RegisterStores {
+                node: node(fields)?,
+                starts: fields.u32()?,
+                start: fields.u64()?,
+                stores: sections::stores(fields)?,
+            },
+            16 => {
+                Command::FoundGroups { expected: fields.u64()?, n_val: fields.u8()?, number: fields.u64()? }
+            }
+            17 => Command::RaiseEpoch { n_val: fields.u8()?, expected: fields.u16()? },
             _ => return Err(Malformed("an unknown command")),
         })
     }
@@ -312,7 +346,8 @@ impl State {
     /// The bytes of it: the same for equal states.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::new();
-        out.put_u8(VERSION);
+        let has_sections = sections::are_in(self);
+        out.put_u8(if has_sections { VERSION_OF_SECTIONS } else { VERSION_WITHOUT_SECTIONS });
         out.put_u64_le(self.cluster.0);
         out.put_u64_le(self.version);
         out.put_u64_le(self.ring_version.0);
@@ -351,6 +386,9 @@ impl State {
             put_bytes(&mut out, name);
             put_bytes(&mut out, value);
         }
+        if has_sections {
+            sections::put(&mut out, self);
+        }
         out.freeze()
     }
 
@@ -362,13 +400,14 @@ impl State {
         let mut fields = Reader::new(bytes);
         let fields = &mut fields;
         let format = fields.u8()?;
-        if ![VERSION, VERSION_OF_ONE_SIZE, VERSION_OF_MOVES].contains(&format) {
+        if !(VERSION_OF_MOVES..=VERSION_OF_SECTIONS).contains(&format) {
             return Err(Malformed("a state of another format"));
         }
+        let has_sizes = format > VERSION_OF_ONE_SIZE;
         let (cluster, version, ring_version) =
             (ClusterId(fields.u64()?), fields.u64()?, RingVersion(fields.u64()?));
         let founded = size(fields)?;
-        let prefixes = if format == VERSION { size(fields)? } else { founded };
+        let prefixes = if has_sizes { size(fields)? } else { founded };
         let next_id = fields.u16()?;
         let mut members = BTreeMap::new();
         for _ in 0..count(fields, MEMBERS_MAX)? {
@@ -387,17 +426,17 @@ impl State {
         for _ in 0..count(fields, STAGED_MAX)? {
             staged.insert(node(fields)?, change(fields)?);
         }
-        let staged_size = match format {
-            VERSION => Some(fields.u32()?).filter(|it| *it > 0).map(RingSize::new),
-            _ => None,
-        };
-        let staged_size = staged_size.transpose().map_err(|_| Malformed("no such ring size"))?;
+        let staged_size = if has_sizes { Some(fields.u32()?).filter(|it| *it > 0) } else { None };
+        let staged_size =
+            staged_size.map(RingSize::new).transpose().map_err(|_| Malformed("no such ring size"))?;
         let retired_count = count(fields, RETIRED_MAX)?;
         let retired = (0..retired_count).map(|_| fields.u64()).collect::<Result<BTreeSet<u64>, _>>()?;
         let mut slots = BTreeMap::new();
         for _ in 0..count(fields, SLOTS_MAX)? {
             slots.insert(fields.bytes()?, fields.bytes()?);
         }
+        let sections = format == VERSION_OF_SECTIONS;
+        let Sections { consistent } = if sections { sections::read(fields)? } else { Sections::default() };
         fields.end()?;
         let state = State {
             cluster,
@@ -415,6 +454,7 @@ impl State {
             staged_size,
             retired,
             slots,
+            consistent,
         };
         state.flaw().map_or(Ok(state), |flaw| Err(Malformed(flaw)))
     }
@@ -439,6 +479,13 @@ impl Rejected {
             Moving => (28, 0),
             // Both are powers of two.
             Size { has, most } => (29, has.trailing_zeros() << 8 | most.trailing_zeros()),
+            Life => (30, 0),
+            Unprepared => (31, 0),
+            Stores => (32, 0),
+            Unregistered(node) => (33, node.0.into()),
+            NVal => (34, 0),
+            Unfounded => (35, 0),
+            Pinned => (36, 0),
         }
     }
 
@@ -461,6 +508,13 @@ impl Rejected {
             29 if number >> 8 < 32 && number & 0xff < 32 => {
                 Size { has: 1 << (number >> 8), most: 1 << (number & 0xff) }
             }
+            30 => Life,
+            31 => Unprepared,
+            32 => Stores,
+            33 => Unregistered(NodeId(u16::try_from(number).ok()?)),
+            34 => NVal,
+            35 => Unfounded,
+            36 => Pinned,
             _ => return None,
         })
     }

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use ring::{MemberState, NodeId, RingSize, RingVersion};
 
-use super::bounds::TEXT_BYTES_MAX;
+use super::births::StoreBirths;
+use super::bounds::{STORES_MAX, TEXT_BYTES_MAX};
+use super::founding::FOUNDED_N_VAL_MAX;
 
 /// A change of the cluster that waits for a commit, about one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +129,36 @@ pub enum Command {
         /// The value that it is to have.
         value: Option<Bytes>,
     },
+    /// Members are to register their stores: a first consistent bucket type is wanted. It is the first command that
+    /// programs before version 4 of the state do not read, so it is proposed only when no member runs one.
+    PrepareStores,
+    /// A process registers its node's stores, in place of those before.
+    RegisterStores {
+        /// The member.
+        node: NodeId,
+        /// How often its data folder was started.
+        starts: u32,
+        /// Its process, which must be the one that the state has.
+        start: u64,
+        /// Its stores.
+        stores: StoreBirths,
+    },
+    /// All groups of an n_val are founded on the ring in force, if they are not yet.
+    FoundGroups {
+        /// The state's version.
+        expected: u64,
+        /// The number of replicas.
+        n_val: u8,
+        /// Drawn at random for this founding.
+        number: u64,
+    },
+    /// Groups are recovered without their majority: what they write from now on is newer than all before.
+    RaiseEpoch {
+        /// The number of replicas of the groups.
+        n_val: u8,
+        /// The epoch that they have.
+        expected: u16,
+    },
 }
 
 impl Command {
@@ -188,6 +220,27 @@ pub enum Rejected {
         /// How often.
         starts: u32,
     },
+    /// The process is not the one that was started last, as far as the state knows.
+    #[error("this process is not the member's last registered start")]
+    Life,
+    /// No consistent bucket type was wanted.
+    #[error("stores are not registered: no consistent bucket type was asked for")]
+    Unprepared,
+    /// A node cannot have such stores.
+    #[error("a node has 1 to {STORES_MAX} stores, and no more bits of the ring than a prefix has")]
+    Stores,
+    /// An owner's process has not registered its stores.
+    #[error("node {0} has not registered its stores yet: try again")]
+    Unregistered(NodeId),
+    /// No group can have so many voters.
+    #[error("a consistent bucket type has an n_val from 1 to {FOUNDED_N_VAL_MAX}")]
+    NVal,
+    /// No group of this n_val is founded.
+    #[error("no consistent bucket type has this n_val")]
+    Unfounded,
+    /// Partitions would move, and groups would not follow.
+    #[error("partitions do not move while there are consistent bucket types")]
+    Pinned,
 }
 
 /// Checks what people type.

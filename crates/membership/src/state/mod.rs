@@ -18,17 +18,21 @@
 //! names the version that it was made for: one made for an older state is refused.
 //!
 //! * `changes.rs`: staged changes and commits. * `size.rs`: the number of partitions. * `transition.rs`: the steps of
-//!   the ring. * `plan.rs`: the effects of a commit.
+//!   the ring. * `plan.rs`: the effects of a commit. * `births.rs`: stores that members have registered. * `founding.rs`:
+//!   first voters of consistent groups. * `sections.rs`: the bytes of both.
 //!
 //! Left out: the claim itself, and the transfer of data.
 
+mod births;
 mod bounds;
 mod changes;
 mod codec;
 pub mod command;
+mod founding;
 mod plan;
 mod published;
 mod record;
+mod sections;
 mod size;
 mod step;
 #[cfg(test)]
@@ -41,8 +45,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ring::{Member, MemberState, NodeId, RingSize, RingVersion};
 
-pub use self::bounds::{MEMBERS_MAX, RETIRED_MAX, SLOT_BYTES_MAX, SLOTS_MAX, STAGED_MAX, TEXT_BYTES_MAX};
+pub use self::births::{Registration, StoreBirths};
+pub use self::bounds::{
+    MEMBERS_MAX, RETIRED_MAX, SLOT_BYTES_MAX, SLOTS_MAX, STAGED_MAX, STORES_MAX, TEXT_BYTES_MAX,
+};
 pub use self::command::{Change, Command, Rejected};
+use self::founding::Consistent;
+pub use self::founding::{FOUNDED_N_VAL_MAX, Founding};
 pub use self::plan::{Part, Plan};
 pub use self::published::Published;
 pub use self::record::{MemberDecision, Record};
@@ -82,6 +91,8 @@ pub struct State {
     staged_size: Option<RingSize>,
     retired: BTreeSet<u64>,
     slots: BTreeMap<Bytes, Bytes>,
+    /// What consistent bucket types need; none before a first one is wanted.
+    consistent: Option<Consistent>,
 }
 
 impl State {
@@ -147,6 +158,7 @@ impl State {
             staged_size: None,
             retired: BTreeSet::new(),
             slots: BTreeMap::new(),
+            consistent: None,
         })
     }
 
@@ -224,8 +236,8 @@ impl State {
         outcome
     }
 
-    /// Applies a report after which others are still waited for, and with which nothing ends; and the start of a member that was not
-    /// down. Each change asks each member for some four reports, and each is started now and then, so a large cluster sees hardly
+    /// Applies a report after which others are still waited for, and with which nothing ends; the start of a member that was not
+    /// down, and the registration of its stores. Each change asks each member for some four reports, and each is started now and then, so a large cluster sees hardly
     /// anything else, and all that is looked at for other commands would cost it dearly.
     fn apply_report(&mut self, command: &Command) -> Option<Result<(), Rejected>> {
         if self.next.is_some() {
@@ -241,11 +253,18 @@ impl State {
             }
             Command::Started { node, starts, start, address } => {
                 let is_live = self.members.get(node).is_some_and(Record::is_live);
-                let waits = self.step == Step::AtRest || self.unadopted().next().is_some();
-                (is_live && waits).then(|| self.started(*node, (*starts, *start), address))
+                (is_live && self.waits()).then(|| self.started(*node, (*starts, *start), address))
+            }
+            Command::RegisterStores { node, starts, start, stores } => {
+                self.waits().then(|| self.register_stores(*node, (*starts, *start), stores))
             }
             _ => None,
         }
+    }
+
+    /// Whether no step is due that waits for nobody's report.
+    fn waits(&self) -> bool {
+        self.step == Step::AtRest || self.unadopted().next().is_some()
     }
 
     fn apply_whole(&mut self, command: &Command) -> Result<(), Rejected> {
@@ -335,6 +354,15 @@ impl State {
                 if self.retired.len() > RETIRED_MAX { Err(Rejected::Full) } else { Ok(()) }
             }
             Command::Slot { name, before, value } => self.set_slot(name, before.as_ref(), value.as_ref()),
+            Command::PrepareStores => {
+                self.prepare_stores();
+                Ok(())
+            }
+            Command::RegisterStores { node, starts, start, stores } => {
+                self.register_stores(*node, (*starts, *start), stores)
+            }
+            Command::FoundGroups { expected, n_val, number } => self.found_groups(*expected, *n_val, *number),
+            Command::RaiseEpoch { n_val, expected } => self.raise_epoch(*n_val, *expected),
         }
     }
 
@@ -343,6 +371,9 @@ impl State {
         self.members.remove(&node);
         self.staged.remove(&node);
         self.adopted.remove(&node);
+        if let Some(consistent) = &mut self.consistent {
+            consistent.registrations.remove(&node);
+        }
     }
 
     fn expect(&self, expected: u64) -> Result<(), Rejected> {
@@ -435,6 +466,15 @@ impl State {
             "versions do not fall"
         );
         debug_assert!(fates_fit(self) || !fates_fit(before), "a member's state fits its fate");
+        debug_assert!(self.registers_stores() || !before.registers_stores(), "stores stay registered");
+        debug_assert!(
+            before.foundings().all(|(n_val, it)| self.founding(n_val).is_some_and(|now| now.follows(it))),
+            "a founding stays, and its epoch does not fall"
+        );
+        debug_assert!(
+            !before.is_pinned() || self.heading() == before.owners,
+            "partitions of groups do not move"
+        );
         self.check_step_since(before);
     }
 
@@ -475,6 +515,7 @@ impl State {
             (self.staged.keys().all(is_member), "a change of no member"),
             (self.staged_size.is_none_or(|it| is_growth(it) && it <= self.prefixes), "a ring that cannot be"),
         ];
-        flaws.into_iter().find(|(holds, _)| !holds).map(|(_, flaw)| flaw)
+        let flaw = flaws.into_iter().find(|(holds, _)| !holds).map(|(_, flaw)| flaw);
+        flaw.or_else(|| self.consistent.as_ref()?.flaw(self))
     }
 }

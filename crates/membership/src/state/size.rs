@@ -38,6 +38,9 @@ impl State {
     /// One change of the ring's size at a time, and none beside a change of owners that is under way: who looks at a plan then sees all
     /// that it does.
     pub(super) fn stage_ring(&mut self, size: RingSize) -> Result<(), Rejected> {
+        if self.is_pinned() {
+            return Err(Rejected::Pinned);
+        }
         if self.step != Step::AtRest || self.next.is_some() {
             return Err(Rejected::Moving);
         }

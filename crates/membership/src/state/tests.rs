@@ -5,6 +5,9 @@ use base::Rng;
 use base::rng::SplitMix64;
 use bytes::BytesMut;
 use protocol::peer::{Malformed, Reader};
+use ring::Birth;
+
+mod consistent;
 
 fn founded() -> State {
     State::found(ClusterId(7), size(8), "a@h", "h:1", "z").unwrap()
@@ -356,7 +359,7 @@ fn random_command(rng: &mut SplitMix64, state: &State) -> Command {
     {
         return due[usize::try_from(rng.below(due.len() as u64)).unwrap()].clone();
     }
-    match rng.below(14) {
+    match rng.below(19) {
         0 | 1 => {
             let name = format!("{}@h", rng.below(20));
             Command::Admit { expected, name, address: "h".into(), zone: "z".into(), weight: 1 }
@@ -399,11 +402,35 @@ fn random_command(rng: &mut SplitMix64, state: &State) -> Command {
             address: "h".into(),
         },
         12 => Command::StageRing { expected, size: size(8 << rng.below(3)) },
+        13..=17 => random_consistent(rng, state),
         _ => {
             let name = Bytes::from(rng.below(3).to_string());
             let before = state.slot(&name).cloned();
             let value = rng.chance(2, 3).then(|| Bytes::from(rng.below(9).to_string()));
             Command::Slot { name, before, value }
+        }
+    }
+}
+
+/// A command about stores or groups. Groups are founded late in half of all lives, since partitions move no more then.
+fn random_consistent(rng: &mut SplitMix64, state: &State) -> Command {
+    let expected = state.version() - u64::from(rng.chance(1, 10));
+    let n_val = u8::try_from(1 + rng.below(4)).unwrap();
+    match rng.below(400) {
+        0..=19 => Command::PrepareStores,
+        20..=99 => Command::FoundGroups { expected, n_val, number: rng.next_u64() },
+        100..=119 => {
+            let epoch = state.founding(n_val).map_or(0, |it| it.epoch);
+            Command::RaiseEpoch { n_val, expected: epoch + u16::from(rng.chance(1, 4)) }
+        }
+        _ => {
+            let nodes: Vec<NodeId> = state.members().keys().copied().collect();
+            let node = nodes[usize::try_from(rng.below(nodes.len() as u64)).unwrap()];
+            let record = &state.members()[&node];
+            let starts = record.starts + u32::from(rng.chance(1, 8));
+            let births = (0..rng.below(4)).map(|_| Birth::draw(rng)).collect();
+            let stores = StoreBirths { ring_bits: u8::try_from(3 + rng.below(6)).unwrap(), births };
+            Command::RegisterStores { node, starts, start: record.start, stores }
         }
     }
 }
@@ -431,6 +458,22 @@ impl Witness {
         }
         if after.ring_version() != before.ring_version() {
             assert_eq!(after.ring_version().0, before.ring_version().0 + 1);
+        }
+        if let Command::FoundGroups { n_val, .. } = command
+            && applied
+            && before.founding(*n_val).is_none()
+        {
+            let founding = after.founding(*n_val).unwrap();
+            assert_eq!(*founding.owners, *before.owners());
+            for owner in before.owners() {
+                let record = &before.members()[owner];
+                let it = before.registration(*owner).expect("each owner has registered its stores");
+                assert_eq!((it.starts, it.start), (record.starts, record.start));
+                assert_eq!(founding.stores[owner], it.stores);
+            }
+        }
+        if before.foundings().next().is_some() {
+            assert_eq!(after.heading(), before.owners(), "partitions of groups stay");
         }
         let is_same = match (before.step(), after.step()) {
             (Step::Copying { version, .. }, Step::Copying { version: other, .. }) => version == other,
@@ -471,7 +514,8 @@ impl Witness {
     }
 }
 
-fn random_life(seed: u64) {
+/// Whether groups were founded in it.
+fn random_life(seed: u64) -> bool {
     let mut rng = SplitMix64::new(seed);
     let mut state = founded();
     let since = state.ring_version();
@@ -498,11 +542,13 @@ fn random_life(seed: u64) {
     }
     assert!(changes > 10, "seed {seed}: {changes} changes");
     finish(&mut state);
+    state.foundings().next().is_some()
 }
 
 #[test]
 fn random_commands_keep_the_invariants() {
-    (0..200).for_each(random_life);
+    let founded = (0..200).filter(|&seed| random_life(seed)).count();
+    assert!((20..=100).contains(&founded), "groups were founded in {founded} lives of 200");
 }
 
 #[cfg(feature = "planted")]

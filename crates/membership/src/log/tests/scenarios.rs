@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::log::persist::COMPACT_AFTER;
+use crate::state::StoreBirths;
+use ring::Birth;
 
 /// Something that an operator, a node or a program might ask for in this state.
 fn some_command(world: &mut World, state: &State) -> Command {
@@ -11,7 +13,7 @@ fn some_command(world: &mut World, state: &State) -> Command {
     let newcomer =
         state.members().values().find(|it| it.member.state == MemberState::Joining).map(|it| it.member.id);
     let valid = state.members().values().filter(|it| it.member.state == MemberState::Valid).count();
-    match world.rng.below(14) {
+    match world.rng.below(16) {
         0 | 1 if valid > 3 => Command::Stage { expected, node, change: Change::Leave },
         2 if newcomer.is_some() => {
             Command::Stage { expected, node, change: Change::Replace(newcomer.unwrap_or(node)) }
@@ -25,6 +27,7 @@ fn some_command(world: &mut World, state: &State) -> Command {
             Command::Gone { node: exiting.map_or(node, |it| it.member.id) }
         }
         11 if world.rng.chance(1, 4) => Command::Down { expected, node },
+        12 | 13 => about_groups(world, state, node),
         _ => {
             let name = Bytes::from(format!("slot {}", world.token));
             Command::Slot { name, before: None, value: Some(Bytes::from_static(b"value")) }
@@ -32,8 +35,22 @@ fn some_command(world: &mut World, state: &State) -> Command {
     }
 }
 
-/// Joins, leaves, replacements, crashes at every write, cuts and losses; then all is well again.
-fn a_life(seed: u64) {
+/// A member registers its stores, or groups are founded: rarely, since partitions move no more then.
+fn about_groups(world: &mut World, state: &State, node: NodeId) -> Command {
+    if !state.registers_stores() {
+        return Command::PrepareStores;
+    }
+    if world.rng.chance(1, 10) {
+        return Command::FoundGroups { expected: state.version(), n_val: 3, number: world.rng.next_u64() };
+    }
+    let record = &state.members()[&node];
+    let births = [Birth::draw(&mut world.rng)].into();
+    let stores = StoreBirths { ring_bits: 4, births };
+    Command::RegisterStores { node, starts: record.starts, start: record.start, stores }
+}
+
+/// Joins, leaves, replacements, crashes at every write, cuts and losses; then all is well again. Whether stores were registered.
+fn a_life(seed: u64) -> bool {
     let nodes = 3 + u16::try_from(seed % 6).unwrap();
     let mut world = World::of(seed, nodes);
     for _ in 0..60 {
@@ -76,6 +93,7 @@ fn a_life(seed: u64) {
     world.assert_acknowledged_is_there(&context);
     let slot = Command::Slot { name: Bytes::from_static(b"end"), before: None, value: Some(Bytes::new()) };
     assert_eq!(world.propose(|_| slot), Ok(()), "{context}");
+    world.state(world.leader().unwrap()).registers_stores()
 }
 
 /// A node asks to join; when it hears that it may, it starts.
@@ -107,9 +125,8 @@ fn admit_or_not(world: &mut World) {
 
 #[test]
 fn lives_of_clusters() {
-    for seed in 0..30 {
-        a_life(seed);
-    }
+    let registered = (0..30).filter(|&seed| a_life(seed)).count();
+    assert!(registered >= 20, "stores were registered in {registered} lives of 30");
 }
 
 #[cfg(feature = "planted")]
@@ -297,6 +314,43 @@ fn those_who_missed_little_get_little() {
     world.run(20);
     world.assert_settled("it caught up");
     assert_eq!(world.log(away).store().base.index, base, "entries came, not the state");
+}
+
+/// Groups are founded on five nodes, one of which hears of that as a whole and later; then all are started again.
+#[test]
+fn first_voters_are_the_same_at_all_nodes() {
+    let mut world = World::of(18, 5);
+    let leader = world.leader().unwrap();
+    let away = (0..5).find(|&at| !world.log(leader).voters().contains(&world.nodes[at].id)).unwrap();
+    assert_eq!(world.propose(|_| Command::PrepareStores), Ok(()));
+    for node in (0..5).map(NodeId) {
+        let register = |state: &State| {
+            let record = &state.members()[&node];
+            let births = [Birth::of(u64::from(node.0) + 1).unwrap()].into();
+            let stores = StoreBirths { ring_bits: 4, births };
+            Command::RegisterStores { node, starts: record.starts, start: record.start, stores }
+        };
+        assert_eq!(world.propose(register), Ok(()));
+    }
+    world.run(10);
+    world.kill(away);
+    let found = |state: &State| Command::FoundGroups { expected: state.version(), n_val: 3, number: 7 };
+    assert_eq!(world.propose(found), Ok(()));
+    for round in 0..COMPACT_AFTER {
+        let (name, value) = (Bytes::from(round.to_string()), Some(Bytes::new()));
+        assert_eq!(world.propose(|_| Command::Slot { name, before: None, value }), Ok(()));
+    }
+    let voters = world.state(world.leader().unwrap()).first_voters(3, 9).unwrap();
+    assert_eq!(voters.len(), 3);
+    (0..5).for_each(|at| world.kill(at));
+    (0..5).for_each(|at| world.start(at));
+    world.run(60);
+    world.assert_settled("all were started again");
+    for at in 0..5 {
+        assert_eq!(world.state(at).first_voters(3, 9), Some(voters.clone()));
+        let registration = world.state(at).registration(world.nodes[at].id);
+        assert_eq!(registration, None, "this process has not registered its stores");
+    }
 }
 
 #[test]
