@@ -33,6 +33,7 @@ mod pull;
 mod raw_node;
 mod recover;
 mod refusal;
+mod registration;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -193,6 +194,8 @@ pub struct Log {
     /// When the library's time passes next.
     tick_at: Monotonic,
     poll_at: Monotonic,
+    /// When this start is registered, or once more, while it is not.
+    register_at: Monotonic,
     /// When others were told last that there is news, and whether there is more since.
     told_at: Option<Monotonic>,
     has_untold: bool,
@@ -258,6 +261,7 @@ impl Log {
             leader_heard: now,
             tick_at: now,
             poll_at: now,
+            register_at: now,
             told_at: None,
             has_untold: false,
             up: BTreeSet::new(),
@@ -330,8 +334,8 @@ impl Log {
         let proposals = self.waiters.next_timer();
         let tick = self.next_tick();
         let care = self.care.as_ref().map(VoterManager::next_timer);
-        let tell = self.tells_at();
-        proposals.into_iter().chain(tick).chain(care).chain(tell).fold(self.poll_at, Monotonic::min)
+        let news = self.tells_at().into_iter().chain(self.registers_at());
+        proposals.into_iter().chain(tick).chain(care).chain(news).fold(self.poll_at, Monotonic::min)
     }
 
     /// Takes note of `input` at `now`, and of the time that has passed.
@@ -348,6 +352,8 @@ impl Log {
         }
         self.drain(now);
         self.on_time(now);
+        // What was proposed for the time that has passed.
+        self.drain(now);
         self.compact();
         self.flush(out);
         self.invariants(before, now);
@@ -396,6 +402,9 @@ impl Log {
         }
         if now >= self.poll_at {
             self.poll(now);
+        }
+        if self.registers_at().is_some_and(|at| now >= at) {
+            self.register(now);
         }
         if self.tells_at().is_some_and(|at| now >= at) {
             self.tell_some(now);

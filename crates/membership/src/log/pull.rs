@@ -9,9 +9,8 @@ use ring::NodeId;
 use super::entry::{Entry, Snapshot};
 use super::file::Record;
 use super::message::{ENTRIES_MAX, Envelope, Failed, Message};
-use super::waiters::Waiter;
-use super::{Identity, Log, Output, POLL_EVERY, TELL_EVERY, TOLD_AT_ONCE};
-use crate::state::{Command, State};
+use super::{Log, Output, POLL_EVERY, TELL_EVERY, TOLD_AT_ONCE};
+use crate::state::State;
 
 impl Log {
     /// Members that can be reached, chosen at random.
@@ -49,7 +48,7 @@ impl Log {
         }
     }
 
-    /// Compares with one member, and sees to it that this start is registered.
+    /// Compares with one member.
     pub(super) fn poll(&mut self, now: Monotonic) {
         self.poll_at = now + POLL_EVERY;
         if let Some(state) = &self.state {
@@ -59,13 +58,6 @@ impl Log {
         let commit = self.commit;
         for node in self.some_members(1) {
             self.sends.push((node, Message::Have { commit }));
-        }
-        let node = self.identity.node;
-        let registered =
-            self.state.as_ref().and_then(|state| state.members().get(&node)).map(|record| record.starts);
-        if registered.is_some_and(|starts| starts < self.identity.starts) && self.restored.is_none() {
-            let Identity { starts, start, address, .. } = self.identity.clone();
-            self.propose(Waiter::Nobody, Command::Started { node, starts, start, address }, now);
         }
     }
 

@@ -140,7 +140,7 @@ fn is_caught(bug: base::planted::Planted, life: impl Fn(u64) + std::panic::RefUn
 #[test]
 fn any_member_takes_a_proposal() {
     // With this seed none of the proposals comes twice, which would be refused.
-    let mut world = World::of(14, 8);
+    let mut world = World::of(21, 8);
     let tokens: Vec<u64> = (0..8)
         .map(|at| {
             let (name, value) = (Bytes::from(format!("slot {at}")), Some(Bytes::new()));
@@ -152,6 +152,33 @@ fn any_member_takes_a_proposal() {
     assert!(tokens.iter().all(|token| world.answers.get(token) == Some(&Ok(()))), "{:?}", world.answers);
     let leader = world.leader().unwrap();
     assert!(world.state(leader).members().values().all(|it| it.starts > 0), "each start is registered");
+}
+
+#[test]
+fn a_start_is_registered_as_soon_as_somebody_can_be_asked() {
+    let mut world = World::of(16, 8);
+    let leader = world.leader().unwrap();
+    let votes = |world: &World, at: usize| world.log(leader).voters().contains(&world.nodes[at].id);
+    let voter = (0..8).find(|&at| at != leader && votes(&world, at)).unwrap();
+    let other = (0..8).find(|&at| !votes(&world, at)).unwrap();
+    for at in [voter, other] {
+        world.kill(at);
+        world.run(1);
+        world.start(at);
+    }
+    world.run(2);
+    for at in [voter, other] {
+        let record = &world.state(leader).members()[&world.nodes[at].id];
+        let identity = world.log(at).identity();
+        assert_eq!((record.starts, record.start), (identity.starts, identity.start), "node {at}");
+    }
+    // One that leads nobody but itself registers in its first step.
+    let mut world = World::new(17);
+    assert_eq!(world.state(0).members()[&NodeId(0)].starts, 1);
+    world.kill(0);
+    world.start(0);
+    world.step(0, 0, Input::Tick);
+    assert_eq!(world.state(0).members()[&NodeId(0)].starts, 2);
 }
 
 #[test]
