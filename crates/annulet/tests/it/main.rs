@@ -1,6 +1,7 @@
 //! The real program: one test program, since each further one would link the whole of it again.
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
+mod alone;
 mod backup;
 mod bench;
 mod browser;

@@ -134,12 +134,8 @@ impl Record {
     }
 }
 
-/// The records of a file, and how many of its bytes are sound; what is behind them is to be cut off.
-pub(super) fn read(
-    bytes: &Bytes,
-    cluster: ClusterId,
-    node: NodeId,
-) -> Result<(Vec<Record>, usize), FileError> {
+/// Cluster and node of a file.
+pub(super) fn owner(bytes: &Bytes) -> Result<(ClusterId, NodeId), FileError> {
     let mut header = bytes.slice(..HEADER_LEN.min(bytes.len()));
     if !header.starts_with(&MAGIC) {
         return Err(FileError::Magic);
@@ -150,10 +146,18 @@ pub(super) fn read(
     if version != FILE_VERSION {
         return Err(FileError::Version(version));
     }
-    let (theirs, owner) = (ClusterId(fields.u64()?), NodeId(fields.u16()?));
-    if fields.u32()? != crc32c(&bytes[..HEADER_LEN - 4]) {
-        return Err(FileError::Damage(0));
-    }
+    let owner = (ClusterId(fields.u64()?), NodeId(fields.u16()?));
+    let is_sound = fields.u32()? == crc32c(&bytes[..HEADER_LEN - 4]);
+    if is_sound { Ok(owner) } else { Err(FileError::Damage(0)) }
+}
+
+/// The records of a file, and how many of its bytes are sound; what is behind them is to be cut off.
+pub(super) fn read(
+    bytes: &Bytes,
+    cluster: ClusterId,
+    node: NodeId,
+) -> Result<(Vec<Record>, usize), FileError> {
+    let (theirs, owner) = owner(bytes)?;
     if (theirs, owner) != (cluster, node) {
         return Err(FileError::Foreign { cluster: theirs, node: owner });
     }

@@ -3,12 +3,14 @@
 use base::{Monotonic, Rng};
 use bytes::{Bytes, BytesMut};
 use protocol::peer::Malformed;
+use ring::NodeId;
 
 use super::entry::{Epoch, Snapshot};
 use super::file::{self, FileError, Record};
 use super::message::ENTRIES_MAX;
 use super::store::Store;
 use super::{Identity, Log};
+use crate::ClusterId;
 use crate::state::State;
 
 /// A file is replaced by a snapshot after this many entries.
@@ -22,6 +24,14 @@ const _: () =
     assert!(ENTRIES_MAX as u64 <= KEPT, "a node that lacks one message of entries needs no snapshot");
 
 impl Log {
+    /// Cluster and node whose log a file holds.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn owner_of(bytes: &Bytes) -> Result<(ClusterId, NodeId), FileError> {
+        file::owner(bytes)
+    }
+
     /// The log that a file holds, and how many of the file's bytes are sound: what is behind them is torn, and is to be cut off
     /// before anything is appended.
     ///

@@ -4,15 +4,18 @@
 //! |---|---|---|
 //! | a standing | it goes on | it goes on |
 //! | nothing | it founds, alone or with the others of the list | it asks to be admitted |
-//! | data of a node alone | it founds, if it is alone in the list | refused: its keys would be the others' business |
+//! | data of a node alone | it founds, if it is alone in the list and has no consistent bucket types | refused: its keys would be the others' business |
 //! | data of a cluster, without a standing | as above, if that comes to the same node of the same cluster | refused |
 //!
 //! Several that found a cluster at once need not speak with each other: each comes to the same first state, and the number of the
 //! cluster is a hash of it. One that founds alone draws the number, so that no two clusters have the same.
 //!
+//! A node alone has a log, and no standing. A node that founds or joins a cluster drops it.
+//!
 //! Left out: what becomes of a newcomer afterwards, which is decided by a plan.
 
-use super::files::{self, Files};
+use super::alone;
+use super::files::{self, Files, FilesError};
 use super::standing::{AsOf, Standing};
 use crate::config::{Cluster, Config};
 use crate::error::Error;
@@ -39,8 +42,10 @@ pub struct Entering<'a> {
 
 /// A node with its standing.
 pub struct Entered {
-    /// `None` for a node alone, which has nobody to agree with: its part begins anew with each start.
+    /// `None` for a node alone that cannot write them.
     pub(super) files: Option<Files>,
+    /// Whether it has nobody to agree with.
+    pub(super) is_alone: bool,
     /// Which node of which cluster it is.
     pub standing: Standing,
     /// Whether that is yet to be remembered.
@@ -53,15 +58,15 @@ impl Entered {
     /// What its stores are to remember.
     pub fn owner(&self) -> Owner {
         let (cluster, node) = (self.standing.cluster().0, self.standing.node);
-        self.files.as_ref().map_or(Owner::Alone, |_| Owner::Member { cluster, node })
+        if self.is_alone { Owner::Alone } else { Owner::Member { cluster, node } }
     }
 }
 
 impl Entering<'_> {
-    /// A node alone.
+    /// A node alone. It goes on with what its log has, unless it is told something else and nothing rests on the log.
     ///
     /// # Errors
-    /// [`Error::Members`] if it has been another.
+    /// [`Error::Members`] if it has been another; [`Error::Membership`] if its log is damaged, or of a newer program.
     pub fn alone(&self) -> Result<Entered, Error> {
         let has_standing = files::has_standing(&self.config.data);
         match self.owner {
@@ -73,8 +78,33 @@ impl Entering<'_> {
         }
         let name = &*self.config.name;
         let cluster = ClusterId(self.number([name]));
-        let standing = self.found(cluster, &[(name, "")])?;
-        Ok(Entered { files: None, standing, is_new: false, address: String::new() })
+        let fresh = self.found(cluster, &[(name, "")])?;
+        let alone = |files, standing, is_new| {
+            Ok(Entered { files, is_alone: true, standing, is_new, address: String::new() })
+        };
+        let mut files = match Files::open(&self.config.data) {
+            Ok(files) => files,
+            // Nothing can rest on a log that was never made.
+            Err(error @ FilesError::Io(..)) if !files::may_have_log(&self.config.data) => {
+                tracing::warn!("{error}: this node does not keep its metadata log");
+                return alone(None, fresh, true);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match alone::kept(&files)? {
+            Some(state)
+                if state.registers_stores()
+                    || alone::is_as_told(&state, &fresh.state, self.owner.is_some()) =>
+            {
+                let standing = Standing { state, ..fresh };
+                self.check_prefixes(&standing)?;
+                alone(Some(files), standing, false)
+            }
+            _ => {
+                files.discard_log()?;
+                alone(Some(files), fresh, true)
+            }
+        }
     }
 
     /// A node of a cluster, which listens to the others at `here`. Blocks; a node that joins waits for the cluster's word.
@@ -87,7 +117,7 @@ impl Entering<'_> {
         let mut files = Files::open(&self.config.data)?;
         if let Some(standing) = files.read_standing()? {
             self.check(&standing)?;
-            return Ok(Entered { files: Some(files), standing, is_new: false, address });
+            return Ok(Entered { files: Some(files), is_alone: false, standing, is_new: false, address });
         }
         let standing = match self.owner {
             None if cluster.members.is_empty() => {
@@ -96,11 +126,24 @@ impl Entering<'_> {
                 self.join(cluster, &address, tls)?
             }
             None | Some(Owner::Alone) if cluster.members.len() == 1 => {
+                if alone::kept(&files)?.is_some_and(|state| state.registers_stores()) {
+                    return Err(Error::Membership(format!(
+                        "the data in {} is of a node alone and has consistent bucket types: a cluster does not take \
+                         them over",
+                        self.config.data.display()
+                    )));
+                }
                 files.discard_log()?;
                 let number = ClusterId(OsRng::new().next_u64());
                 self.found(number, &[(&self.config.name, &address)])?
             }
-            None => self.found_together(cluster)?,
+            None => {
+                // Of a node alone that was ended before it had stores.
+                if alone::kept(&files)?.is_some() {
+                    files.discard_log()?;
+                }
+                self.found_together(cluster)?
+            }
             Some(Owner::Alone) if cluster.members.is_empty() => {
                 return Err(Error::Membership(format!(
                     "the data in {} is of a node alone: a node joins a cluster with an empty data folder",
@@ -120,7 +163,7 @@ impl Entering<'_> {
                 standing.filter(is_same).ok_or_else(|| self.lost(owner))?
             }
         };
-        Ok(Entered { files: Some(files), standing, is_new: true, address })
+        Ok(Entered { files: Some(files), is_alone: false, standing, is_new: true, address })
     }
 
     /// Whether the data is that of the node that the folder says it is.
@@ -130,14 +173,7 @@ impl Entering<'_> {
         if *name != *self.config.name {
             return Err(self.differs(has(), self.config.name.clone()));
         }
-        if self.owner.is_some() && standing.state.prefixes() != self.layout.prefixes {
-            return Err(Error::Layout {
-                data: self.config.data.clone(),
-                what: "prefixes",
-                has: self.layout.prefixes.partitions().to_string(),
-                asked: standing.state.prefixes().partitions().to_string(),
-            });
-        }
+        self.check_prefixes(standing)?;
         match self.owner {
             Some(owner @ Owner::Member { cluster: number, node })
                 if (*number, *node) != (cluster.0, standing.node) =>
@@ -146,6 +182,19 @@ impl Entering<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether the data's keys are ordered as the cluster's.
+    fn check_prefixes(&self, standing: &Standing) -> Result<(), Error> {
+        if self.owner.is_none() || standing.state.prefixes() == self.layout.prefixes {
+            return Ok(());
+        }
+        Err(Error::Layout {
+            data: self.config.data.clone(),
+            what: "prefixes",
+            has: self.layout.prefixes.partitions().to_string(),
+            asked: standing.state.prefixes().partitions().to_string(),
+        })
     }
 
     fn found(&self, cluster: ClusterId, nodes: &[(&str, &str)]) -> Result<Standing, Error> {

@@ -7,7 +7,7 @@
 //! Invariants: a write is on the disk when its call returns; a file is replaced as a whole or not at all; one process has them open.
 
 use super::standing::Standing;
-use ::membership::log::Write;
+use ::membership::log::{FileError, Write};
 use base::checksum::crc32c;
 use base::{DiskError, DiskErrorKind};
 use bytes::Bytes;
@@ -105,6 +105,11 @@ impl Files {
         self.log.as_ref().map(read).transpose()
     }
 
+    /// Says that the log cannot be read.
+    pub(super) fn invalid_log(&self, cause: &FileError) -> FilesError {
+        FilesError::Invalid(self.folder.join(LOG), cause.to_string())
+    }
+
     /// Cuts off what a crash tore.
     pub(super) fn keep(&mut self, sound: usize) -> Result<(), FilesError> {
         let failed = |error| FilesError::Io(self.folder.join(LOG), error);
@@ -134,6 +139,13 @@ impl Files {
 
     /// Counts this start, and returns the count.
     pub(super) fn count_start(&mut self) -> Result<u32, FilesError> {
+        let starts = self.next_start()?;
+        self.set_starts(starts)?;
+        Ok(starts)
+    }
+
+    /// The count of starts with this one; it is not written yet.
+    pub(super) fn next_start(&self) -> Result<u32, FilesError> {
         let path = self.folder.join(STARTS);
         let before = match std::fs::read(&path) {
             Ok(bytes) => read_starts(&bytes)
@@ -141,9 +153,7 @@ impl Files {
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(FilesError::Io(path, error)),
         };
-        let starts = before.saturating_add(1);
-        self.set_starts(starts)?;
-        Ok(starts)
+        Ok(before.saturating_add(1))
     }
 
     /// Sets the count of starts.
@@ -166,8 +176,13 @@ pub(super) fn has_standing(data: &Path) -> bool {
     data.join(FOLDER).join(STANDING).exists()
 }
 
+/// Whether a data folder has a log, or that cannot be found out; nothing is made.
+pub(super) fn may_have_log(data: &Path) -> bool {
+    data.join(FOLDER).join(LOG).try_exists().unwrap_or(true)
+}
+
 /// What a backup has of a node's part in its cluster: these files as they are now, with their names relative to the data
-/// folder; none for a node alone. The log's end may be torn, as after a crash.
+/// folder; a node alone has no standing. The log's end may be torn, as after a crash.
 ///
 /// # Errors
 /// If one is there and cannot be read.

@@ -8,15 +8,17 @@
 //! 4. Shards go by what is agreed on, and what they report goes into the log.
 //!
 //! Invariants: the thread never waits for a shard, and a shard never waits for it: what does not fit into its queue is lost,
-//! as on a network. When it cannot write, the node ends.
+//! as on a network. When it cannot write, the node ends, unless it is alone and nothing rests on its log.
 //!
-//! * `entry.rs`: how a node comes to its standing. `standing.rs`: what that is. * `admission.rs`: newcomers at the door.
+//! * `entry.rs`: how a node comes to its standing. `standing.rs`: what that is. `alone.rs`: the log of a node without one.
+//! * `admission.rs`: newcomers at the door.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
 //!   `n_vals.rs`: what they are made for.
 //! * `reach.rs`: whether a majority is reached. * `watch.rs`: what does not go on, for the log. `files.rs`: what is on
 //!   the disk. * `operator.rs`: operators' questions and their answers.
 
 mod admission;
+mod alone;
 mod board;
 mod copy;
 mod entry;
@@ -236,8 +238,10 @@ impl Handle {
 /// The node's part, with its files.
 pub struct Part {
     membership: Membership,
-    /// `None` for a node alone, which has nobody to agree with: its part begins anew with each start.
+    /// `None` for a node alone that cannot write them: its part begins anew with the next start.
     files: Option<Files>,
+    /// Whether this node has nobody to agree with.
+    is_alone: bool,
     /// Which node this is, as of when it became it.
     standing: Standing,
     operators: Operators,
@@ -260,8 +264,13 @@ impl Part {
     /// # Errors
     /// [`FilesError`]; `Invalid` if the log is not this node's, or damaged or lost.
     pub fn open(entered: Entered, data: &Path, life: u64, handle: &Handle) -> Result<Part, FilesError> {
-        let Entered { mut files, standing, is_new, address } = entered;
-        let starts = files.as_mut().map_or(Ok(1), Files::count_start)?;
+        let Entered { mut files, is_alone, standing, is_new, address } = entered;
+        let starts = match &mut files {
+            // It is written on the thread: nobody hears of this start, and the node serves the sooner.
+            Some(files) if is_alone => files.next_start()?.max(standing.record().starts.saturating_add(1)),
+            Some(files) => files.count_start()?,
+            None => 1,
+        };
         let (cluster, node) = (standing.cluster(), standing.node);
         let identity = Identity { cluster, node, starts, start: life, address };
         let clock = OsClock::new();
@@ -288,6 +297,7 @@ impl Part {
         let mut part = Part {
             membership,
             files,
+            is_alone,
             standing,
             operators,
             admissions,
@@ -300,7 +310,7 @@ impl Part {
             asked,
             clock,
         };
-        if is_new {
+        if is_new && !is_alone {
             part.remember(now)?;
         }
         Ok(part)
@@ -349,6 +359,10 @@ impl Part {
     /// Runs until it is told to stop, or cannot go on; says why. Links are those of `peers`; a node alone has none.
     pub fn run(mut self, inbox: &Inbox, mailboxes: &Mailboxes, peers: Option<&Peers>) -> Result<(), End> {
         self.publish(mailboxes)?;
+        if self.is_alone {
+            let starts = self.identity().starts;
+            self.write(|files| files.set_starts(starts))?;
+        }
         self.step(Input::Tick, None, mailboxes, peers)?;
         loop {
             self.advance(mailboxes, peers)?;
@@ -527,7 +541,22 @@ impl Part {
     }
 
     fn write(&mut self, write: impl FnOnce(&mut Files) -> Result<(), FilesError>) -> Result<(), String> {
-        self.files.as_mut().map_or(Ok(()), write).map_err(|error| error.to_string())
+        let Some(files) = &mut self.files else { return self.go_on_without("the metadata log is not kept") };
+        match write(files) {
+            Ok(()) => Ok(()),
+            Err(error) => self.go_on_without(&error.to_string()),
+        }
+    }
+
+    /// Goes on without files, as a node alone does while nothing rests on them.
+    fn go_on_without(&mut self, why: &str) -> Result<(), String> {
+        if !self.is_alone || self.state().registers_stores() {
+            return Err(why.to_owned());
+        }
+        if self.files.take().is_some() {
+            tracing::warn!("this node does not keep its metadata log: {why}");
+        }
+        Ok(())
     }
 
     fn name(&self, node: NodeId) -> String {
