@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use base::Monotonic;
 use raft::{Ready, StateRole, eraftpb};
 
-use super::entry::Entry;
+use super::entry::{Entry, Payload};
 use super::identity::VoterId;
 use super::message::{self, Message};
 use super::state::HardState;
@@ -47,25 +47,27 @@ impl Group {
     /// Hands out term, vote and entries to be written; whether there are any.
     fn persist(&mut self, ready: &mut Ready, now: Monotonic) -> bool {
         let before = self.raw.store().hard;
-        let hard = ready.hs().map(|it| HardState { term: it.term, vote: VoterId::of_number(it.vote) });
-        let hard = hard.filter(|hard| *hard != before);
         let entries: Vec<Entry> = ready.take_entries().iter().map(Entry::of_library).collect();
-        if hard.is_none() && entries.is_empty() {
+        let reaped = entries.iter().map(|entry| entry.payload.reaps_through()).fold(before.reaped, u64::max);
+        let (term, vote) =
+            ready.hs().map_or((before.term, before.vote), |it| (it.term, VoterId::of_number(it.vote)));
+        let hard = HardState { term, vote, reaped };
+        if hard == before && entries.is_empty() {
             return false;
         }
 
         let log = self.raw.mut_store();
-        log.hard = hard.unwrap_or(before);
+        log.hard = hard;
         entries.iter().for_each(|entry| log.push(entry.clone()));
-        if hard.is_some_and(|hard| hard.vote.is_some_and(|vote| vote != self.identity.voter)) {
+        if hard != before && vote.is_some_and(|vote| vote != self.identity.voter) {
             // The candidate that has this vote is given the time to win.
             self.timers.postpone_election(now, &mut *self.rng);
         }
-        let written = hard.map(|hard| match hard.vote {
-            Some(_) if base::planted!(VoteNotDurable) => HardState { vote: None, ..hard },
-            _ => hard,
+        let state = (hard != before).then(|| self.state()).map(|mut state| {
+            state.hard.vote = state.hard.vote.filter(|_| !base::planted!(VoteNotDurable));
+            state
         });
-        self.out.push(Output::Persist(Batch { number: ready.number(), hard: written, entries }));
+        self.out.push(Output::Persist(Batch { number: ready.number(), state, entries }));
         true
     }
 
@@ -109,7 +111,7 @@ impl Group {
         debug_assert_eq!(committed[0].index, self.applied + 1, "entries are applied in order");
         let entries: Vec<Entry> = committed.iter().map(Entry::of_library).collect();
         for entry in &entries {
-            if let Some(write) = &entry.write {
+            if let Payload::Write(write) = &entry.payload {
                 self.overlay.on_applied(&write.key, entry.index);
             }
         }

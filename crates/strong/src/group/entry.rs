@@ -1,7 +1,7 @@
-//! Entries of a group's log: writes, and the first entry of each leader, which writes nothing.
+//! Entries of a group's log: the first entry of each leader, writes, and the reaping of tombstones.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use protocol::peer::{Malformed, Reader, put_bytes};
+use protocol::peer::{Malformed, Reader, put_bytes, put_varint};
 use raft::eraftpb;
 
 /// Terms and indexes are below this: an index has 48 bits of a version's counter.
@@ -29,8 +29,27 @@ impl Version {
 pub struct Write {
     /// The key.
     pub key: Bytes,
-    /// Head and value as the leader made them, opaque here; none deletes.
+    /// Head and value as the leader made them, opaque here.
+    ///
+    /// None deletes: tables keep a tombstone with the entry's version in the key's place, so that catch-up carries the
+    /// deletion. An entry of [`Payload::Reap`] removes it.
     pub object: Option<Bytes>,
+}
+
+/// The contents of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Nothing: a leader's first entry.
+    First,
+    /// A write.
+    Write(Write),
+    /// Tombstones of versions up to an index are removed from tables when this entry is applied.
+    Reap {
+        /// The index.
+        through: u64,
+    },
+    /// A change of the configuration; opaque, and not proposed by this version.
+    Configuration(Bytes),
 }
 
 /// An entry of the log.
@@ -40,8 +59,8 @@ pub struct Entry {
     pub index: u64,
     /// The term of the leader that proposed it.
     pub term: u64,
-    /// Its write; none in a leader's first entry.
-    pub write: Option<Write>,
+    /// Its contents.
+    pub payload: Payload,
 }
 
 /// Reads a term or an index.
@@ -53,51 +72,96 @@ pub(super) fn number(fields: &mut Reader) -> Result<u64, Malformed> {
 }
 
 impl Write {
-    /// Its bytes as the data of an entry; never empty.
-    pub(super) fn encode(&self) -> Bytes {
+    /// Bytes that it takes, about.
+    pub(super) fn size(&self) -> usize {
+        self.key.len() + self.object.as_ref().map_or(0, Bytes::len) + 6
+    }
+}
+
+impl Payload {
+    /// Its bytes as the data of an entry; empty for a leader's first entry alone.
+    pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(self.size());
-        put_bytes(&mut out, &self.key);
-        match &self.object {
-            None => out.put_u8(0),
-            Some(object) => {
+        match self {
+            Payload::First => {}
+            Payload::Write(Write { key, object: None }) => {
+                out.put_u8(0);
+                out.put_slice(key);
+            }
+            Payload::Write(Write { key, object: Some(object) }) => {
                 out.put_u8(1);
+                put_bytes(&mut out, key);
                 out.put_slice(object);
+            }
+            Payload::Reap { through } => {
+                out.put_u8(2);
+                put_varint(&mut out, *through);
+            }
+            Payload::Configuration(bytes) => {
+                out.put_u8(3);
+                out.put_slice(bytes);
             }
         }
         out.freeze()
     }
 
-    /// Bytes that it takes, about.
-    pub(super) fn size(&self) -> usize {
-        self.key.len() + self.object.as_ref().map_or(0, Bytes::len) + 6
+    /// The payload in the data of an entry.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn read(data: Bytes) -> Result<Payload, Malformed> {
+        if data.is_empty() {
+            return Ok(Payload::First);
+        }
+        let mut fields = Reader::new(data);
+        let payload = match fields.u8()? {
+            0 => Payload::Write(Write { key: fields.rest(), object: None }),
+            1 => Payload::Write(Write { key: fields.bytes()?, object: Some(fields.rest()) }),
+            2 => Payload::Reap { through: number(&mut fields)? },
+            3 => Payload::Configuration(fields.rest()),
+            _ => return Err(Malformed("an unknown kind of entry")),
+        };
+        fields.end()?;
+        Ok(payload)
     }
 
-    pub(super) fn read(data: Bytes) -> Result<Write, Malformed> {
-        let mut fields = Reader::new(data);
-        let key = fields.bytes()?;
-        let object = match fields.u8()? {
-            0 => {
-                fields.end()?;
-                None
-            }
-            1 => Some(fields.rest()),
-            _ => return Err(Malformed("an unknown kind of write")),
-        };
-        Ok(Write { key, object })
+    /// The write, if it is one.
+    pub fn write(&self) -> Option<&Write> {
+        match self {
+            Payload::Write(write) => Some(write),
+            _ => None,
+        }
+    }
+
+    /// The index through which it reaps; zero if it reaps nothing.
+    pub(super) fn reaps_through(&self) -> u64 {
+        match self {
+            Payload::Reap { through } => *through,
+            _ => 0,
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Payload::First => 0,
+            Payload::Write(write) => write.size(),
+            Payload::Reap { .. } => 8,
+            Payload::Configuration(bytes) => bytes.len() + 1,
+        }
     }
 }
 
 impl Entry {
     /// Bytes that it takes, about.
     pub fn size(&self) -> usize {
-        16 + self.write.as_ref().map_or(0, Write::size)
+        16 + self.payload.size()
     }
 
     /// As the library has it.
     pub(super) fn to_library(&self) -> eraftpb::Entry {
         let mut entry = eraftpb::Entry::default();
         (entry.index, entry.term) = (self.index, self.term);
-        entry.data = self.write.as_ref().map(Write::encode).unwrap_or_default();
+        entry.data = self.payload.encode();
         entry
     }
 
@@ -106,8 +170,7 @@ impl Entry {
     /// # Panics
     /// If it is none of ours.
     pub(super) fn of_library(entry: &eraftpb::Entry) -> Entry {
-        let write = (!entry.data.is_empty())
-            .then(|| Write::read(entry.data.clone()).expect("the library has no entries but ours"));
-        Entry { index: entry.index, term: entry.term, write }
+        let payload = Payload::read(entry.data.clone()).expect("the library has no entries but ours");
+        Entry { index: entry.index, term: entry.term, payload }
     }
 }

@@ -1,7 +1,7 @@
 //! The log as the consensus library reads it: hard state, configuration and entries, in memory.
 //!
 //! An entry stands here as soon as it was handed out to be written; the library counts it as written when the caller
-//! says so. Entries stay from the base on: letting go of old ones comes with catch-up.
+//! says so. Applied entries may be trimmed from the front; a voter that needs one of those needs catch-up.
 //!
 //! Invariant: entries have no gap, and follow the base.
 
@@ -24,11 +24,28 @@ pub(super) struct Log {
     pub(super) base: (u64, u64),
     pub(super) configuration: Configuration,
     entries: VecDeque<Entry>,
+    /// Bytes of all entries.
+    bytes: usize,
 }
 
 impl Log {
     pub(super) fn new(hard: HardState, commit: u64, base: (u64, u64), configuration: Configuration) -> Log {
-        Log { hard, commit, base, configuration, entries: VecDeque::new() }
+        Log { hard, commit, base, configuration, entries: VecDeque::new(), bytes: 0 }
+    }
+
+    /// Bytes of all entries in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Drops entries from the front, up to an index, until at most `bytes` are left.
+    pub(super) fn trim(&mut self, through: u64, bytes: usize) {
+        while self.bytes > bytes
+            && let Some(first) = self.entries.pop_front_if(|first| first.index <= through)
+        {
+            self.base = (first.index, first.term);
+            self.bytes -= first.size();
+        }
     }
 
     /// Index and term of the last entry.
@@ -41,7 +58,8 @@ impl Log {
         self.entries.get(usize::try_from(after_base).ok()?)
     }
 
-    fn term_at(&self, index: u64) -> Option<u64> {
+    /// The term of an entry, if it or the base is at that index.
+    pub(super) fn term_at(&self, index: u64) -> Option<u64> {
         if index == self.base.0 { Some(self.base.1) } else { self.entry(index).map(|entry| entry.term) }
     }
 
@@ -57,17 +75,20 @@ impl Log {
         assert!(entry.index > self.base.0, "an entry follows the base");
         if self.term_at(entry.index) == Some(entry.term) {
             let at = usize::try_from(entry.index - self.base.0 - 1).expect("it is in memory");
-            self.entries[at] = entry;
+            let replaced = std::mem::replace(&mut self.entries[at], entry);
+            self.bytes = self.bytes - replaced.size() + self.entries[at].size();
             return;
         }
-        while self.entries.back().is_some_and(|last| last.index >= entry.index) {
-            self.entries.pop_back();
+        while let Some(last) = self.entries.pop_back_if(|last| last.index >= entry.index) {
+            self.bytes -= last.size();
         }
         assert_eq!(entry.index, self.last().0 + 1, "entries have no gap");
+        self.bytes += entry.size();
         self.entries.push_back(entry);
     }
 
     pub(super) fn invariants(&self) {
+        debug_assert!(!self.entries.is_empty() || self.bytes == 0, "bytes are of entries");
         if let (Some(first), Some(last)) = (self.entries.front(), self.entries.back()) {
             debug_assert_eq!(first.index, self.base.0 + 1, "entries follow the base");
             debug_assert_eq!(last.index - first.index + 1, self.entries.len() as u64, "entries have no gap");

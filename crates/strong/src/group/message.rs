@@ -10,7 +10,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use protocol::peer::{Malformed, Reader, put_bytes, put_varint};
 use raft::eraftpb::{self, MessageType};
 
-use super::entry::{Entry, Write, number};
+use super::entry::{Entry, Payload, number};
 
 /// The version of the encoding that is written, and the only one read.
 pub const MESSAGE_VERSION: u8 = 1;
@@ -318,7 +318,7 @@ fn flags(fields: &mut Reader, mask: u8) -> Result<u8, Malformed> {
 /// An entry of an append: its index is that of its place.
 fn put_entry(out: &mut BytesMut, entry: &Entry) {
     put_varint(out, entry.term);
-    put_bytes(out, &entry.write.as_ref().map(Write::encode).unwrap_or_default());
+    put_bytes(out, &entry.payload.encode());
 }
 
 fn read_append(fields: &mut Reader) -> Result<Message, Malformed> {
@@ -338,8 +338,7 @@ fn read_append(fields: &mut Reader) -> Result<Message, Malformed> {
             return Err(Malformed("entries that do not follow"));
         }
         entry_term = next_term;
-        let write = if data.is_empty() { None } else { Some(Write::read(data)?) };
-        entries.push(Entry { index, term: entry_term, write });
+        entries.push(Entry { index, term: entry_term, payload: Payload::read(data)? });
     }
     Ok(Message::Append { term, previous, commit, acknowledged, entries })
 }
@@ -349,14 +348,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    use crate::group::entry::NUMBER_MAX;
+    use crate::group::entry::{NUMBER_MAX, Write};
 
     fn entries() -> Vec<Entry> {
-        let write = |object| Some(Write { key: Bytes::from_static(b"key"), object });
+        let write = |object| Payload::Write(Write { key: Bytes::from_static(b"key"), object });
         vec![
-            Entry { index: 7, term: 3, write: None },
-            Entry { index: 8, term: 3, write: write(Some(Bytes::from_static(b"value"))) },
-            Entry { index: 9, term: 4, write: write(None) },
+            Entry { index: 7, term: 3, payload: Payload::First },
+            Entry { index: 8, term: 3, payload: write(Some(Bytes::from_static(b"value"))) },
+            Entry { index: 9, term: 4, payload: write(None) },
+            Entry { index: 10, term: 4, payload: Payload::Reap { through: 8 } },
+            Entry { index: 11, term: 4, payload: Payload::Configuration(Bytes::from_static(b"c")) },
         ]
     }
 
@@ -380,7 +381,7 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let expected: [&[u8]; 12] = [
-            b"\x01\0\x04\x06\x03\x05\x02\x03\x03\0\x03\x0A\x03key\x01value\x04\x05\x03key\0",
+            b"\x01\0\x04\x06\x03\x05\x02\x05\x03\0\x03\x0A\x01\x03keyvalue\x04\x04\0key\x04\x02\x02\x08\x04\x02\x03c",
             b"\x01\x01\x04\x09\x05\0\0\0",
             b"\x01\x01\x04\x09\x05\x06\x03\x01",
             b"\x01\x02\x04\x05\0",

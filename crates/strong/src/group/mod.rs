@@ -44,16 +44,16 @@ use protocol::peer::Malformed;
 use raft::{RawNode, StateRole};
 
 pub use self::configuration::{Configuration, VOTERS_MAX};
-pub use self::entry::{Entry, NUMBER_MAX, Version, Write};
+pub use self::entry::{Entry, NUMBER_MAX, Payload, Version, Write};
 pub use self::identity::{Birth, VoterId};
 use self::log::Log;
 pub use self::message::{MESSAGE_VERSION, Message};
-pub use self::open::{Identity, OpenError};
+pub use self::open::{Identity, OpenError, Stored};
 use self::outbox::Outbox;
 use self::overlay::Overlay;
 use self::reads::Reads;
 use self::requests::Requests;
-pub use self::state::{GroupState, HardState, STATE_VERSION};
+pub use self::state::{GroupState, HardState, Progress, STATE_VERSION};
 use self::timers::Timers;
 pub use self::timers::{ELECTION_RETRY, HEARTBEAT_EVERY, HEARTBEAT_EVERY_MAX, RANK_DELAY};
 
@@ -87,8 +87,10 @@ pub struct Proposal {
     /// The write.
     pub write: Write,
     /// The version of the key in the caller's tables, in which all that this group handed out to be applied is
-    /// applied.
+    /// applied; none if the key is absent or a tombstone.
     pub head: Option<Version>,
+    /// The version that the object carries, if the caller has put one into it: [`Group::next_version`] of this step.
+    pub version: Option<Version>,
     /// The end of the client's wait.
     pub deadline: Monotonic,
 }
@@ -140,8 +142,8 @@ pub enum Input {
 pub struct Batch {
     /// Its number, for [`Input::Persisted`].
     pub number: u64,
-    /// Term and vote, to be written before the entries.
-    pub hard: Option<HardState>,
+    /// The state, to be written before the entries.
+    pub state: Option<GroupState>,
     /// Entries. One of another term than the one at its index replaces that one and all above.
     pub entries: Vec<Entry>,
 }
@@ -302,6 +304,12 @@ impl Group {
         VoterId::of_number(self.raw.raft.leader_id).filter(|_| !self.timers.is_leaderless(self.term()))
     }
 
+    /// The version that a write gets if it is proposed now; none on a voter that does not lead.
+    pub fn next_version(&self) -> Option<Version> {
+        let next = self.last().0 + 1;
+        (self.leads() && next < NUMBER_MAX).then(|| self.version(next))
+    }
+
     /// The present term.
     pub fn term(&self) -> u64 {
         self.raw.raft.term
@@ -310,6 +318,24 @@ impl Group {
     /// The last entry that was handed out to be applied.
     pub fn applied(&self) -> u64 {
         self.applied
+    }
+
+    /// The last entry that is known to be committed.
+    pub fn commit(&self) -> u64 {
+        self.raw.raft.raft_log.committed
+    }
+
+    /// Bytes of the log in memory.
+    pub fn log_bytes(&self) -> usize {
+        self.raw.store().bytes()
+    }
+
+    /// Drops the oldest applied entries from memory until at most `bytes` of the log are left there.
+    ///
+    /// A voter whose next entry is dropped needs catch-up.
+    pub fn trim(&mut self, bytes: usize) {
+        let applied = self.applied;
+        self.raw.mut_store().trim(applied, bytes);
     }
 
     /// Index and term of the last entry.
@@ -327,16 +353,13 @@ impl Group {
         self.suspect_through.is_some()
     }
 
-    /// The state to be written before a memtable that has applied entries of this group is frozen.
+    /// The state as it is to be stored.
     pub fn state(&self) -> GroupState {
         let log = self.raw.store();
         GroupState {
             founding: self.identity.founding,
             hard: log.hard,
             leader: self.leader(),
-            commit: self.raw.raft.raft_log.committed,
-            applied: self.applied,
-            base: log.base,
             configuration: log.configuration.clone(),
             is_removed: false,
         }
@@ -352,7 +375,7 @@ impl Group {
 
     /// Term, committed and applied index: none of them falls.
     fn progress(&self) -> [u64; 3] {
-        [self.term(), self.raw.raft.raft_log.committed, self.applied]
+        [self.term(), self.commit(), self.applied]
     }
 
     /// Relations that hold after each step; `before` is the progress before it.

@@ -8,7 +8,7 @@ use raft::{Config, RawNode};
 use super::entry::Entry;
 use super::identity::VoterId;
 use super::log::Log;
-use super::state::GroupState;
+use super::state::{GroupState, Progress};
 use super::{Group, Outbox, Overlay, Reads, Requests, Timers, UNAPPLIED_BYTES_MAX};
 
 /// Bytes of entries in one message, at most: all that may be unapplied fits, so that a suspect voter is brought up to
@@ -50,27 +50,39 @@ pub enum OpenError {
     Entries(&'static str),
 }
 
+/// All that a store kept of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The state, as the caller wrote it last.
+    pub state: GroupState,
+    /// The progress, from the engine.
+    pub progress: Progress,
+    /// Index and term of the entry before the first one of `entries`: the last applied entry, or one before it if the
+    /// store gives applied entries, too, which then saves a voter that is a little behind its catch-up.
+    pub base: (u64, u64),
+    /// All entries behind the base, in the order in which they were written.
+    pub entries: Vec<Entry>,
+    /// The highest entry that this store may have acknowledged, if one up to it is damaged or missing.
+    pub suspect_through: Option<u64>,
+}
+
 impl Group {
-    /// The group of a state, and of the entries behind its base in the order in which they were written.
-    ///
-    /// `suspect_through` is the highest entry that this store may have acknowledged, if one up to it is damaged or
-    /// missing. The group takes no part before [`super::Input::Registered`].
+    /// The group that its store kept. It takes no part before [`super::Input::Registered`].
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(
-        identity: Identity,
-        state: GroupState,
-        entries: Vec<Entry>,
-        suspect_through: Option<u64>,
-        rng: Box<dyn Rng>,
-    ) -> Result<Group, OpenError> {
-        let GroupState { founding, hard, commit, applied, base, configuration, is_removed, .. } = state;
+    pub fn open(identity: Identity, stored: Stored, rng: Box<dyn Rng>) -> Result<Group, OpenError> {
+        let Stored { state, progress, base, entries, suspect_through } = stored;
+        let Progress { applied, commit } = progress;
+        let GroupState { founding, hard, configuration, is_removed, .. } = state;
         if founding != identity.founding {
             return Err(OpenError::Founding { found: founding, expected: identity.founding });
         }
         if is_removed {
             return Err(OpenError::Removed);
+        }
+        if base.0 == 0 || base.1 == 0 {
+            return Err(OpenError::Entries("the base is before the founding"));
         }
         let mut log = Log::new(hard, commit, base, configuration);
         for entry in entries {
@@ -84,14 +96,17 @@ impl Group {
         if last_term > hard.term {
             return Err(OpenError::Entries("one is of a later term"));
         }
-        if applied > last {
-            return Err(OpenError::Entries("an applied one is missing"));
+        if applied.0 < base.0 || log.term_at(applied.0) != Some(applied.1) {
+            return Err(OpenError::Entries("the last applied one is missing"));
+        }
+        if commit < applied.0 {
+            return Err(OpenError::Entries("an applied one is not committed"));
         }
         if commit > last && suspect_through.is_none() {
             return Err(OpenError::Entries("a committed one is missing"));
         }
         log.commit = commit.min(last);
-        Ok(Group::new(identity, log, applied, suspect_through, rng))
+        Ok(Group::new(identity, log, applied.0, suspect_through, rng))
     }
 
     fn new(
@@ -148,50 +163,58 @@ mod tests {
     use super::*;
     use base::rng::SplitMix64;
 
-    use crate::group::{Configuration, GroupState};
+    use crate::group::{Configuration, Payload};
 
     fn open(
-        change: fn(&mut GroupState),
+        change: fn(&mut Stored),
         terms: &[u64],
         suspect_through: Option<u64>,
     ) -> Result<Group, OpenError> {
         let voter = VoterId::of_number(7).unwrap();
         let mut state = GroupState::found(1, Configuration::of_voters([voter]));
-        (state.hard.term, state.applied, state.commit) = (5, 2, 3);
-        change(&mut state);
-        let entries = (2..).zip(terms).map(|(index, &term)| Entry { index, term, write: None }).collect();
+        state.hard.term = 5;
+        let progress = Progress { applied: (2, 2), commit: 3 };
+        let entry = |(index, &term)| Entry { index, term, payload: Payload::First };
+        let entries = (3..).zip(terms).map(entry).collect();
+        let mut stored = Stored { state, progress, base: (2, 2), entries, suspect_through };
+        change(&mut stored);
         let identity = Identity { voter, rank: 0, founding: 1, epoch: 0 };
-        Group::open(identity, state, entries, suspect_through, Box::new(SplitMix64::new(1)))
+        Group::open(identity, stored, Box::new(SplitMix64::new(1)))
     }
 
-    fn refused(change: fn(&mut GroupState), terms: &[u64]) -> Option<OpenError> {
+    fn refused(change: fn(&mut Stored), terms: &[u64]) -> Option<OpenError> {
         open(change, terms, None).err()
     }
 
     #[test]
     fn a_group_begins_where_its_store_ended() {
-        let group = open(|_| {}, &[2, 3, 3], None).ok().unwrap();
+        let group = open(|_| {}, &[3, 3], None).ok().unwrap();
         assert_eq!((group.applied(), group.last(), group.term()), (2, (4, 3), 5));
-        assert_eq!(group.state().commit, 3);
+        assert_eq!(group.commit(), 3);
         assert!(!group.is_suspect());
     }
 
     #[test]
     fn states_and_entries_that_contradict_each_other_are_refused() {
         let other = OpenError::Founding { found: 2, expected: 1 };
-        assert_eq!(refused(|state| state.founding = 2, &[2, 3]), Some(other));
-        assert_eq!(refused(|state| state.is_removed = true, &[2, 3]), Some(OpenError::Removed));
+        assert_eq!(refused(|it| it.state.founding = 2, &[3]), Some(other));
+        assert_eq!(refused(|it| it.state.is_removed = true, &[3]), Some(OpenError::Removed));
         let entries = |error| Some(OpenError::Entries(error));
-        assert_eq!(refused(|state| state.base = (5, 1), &[2, 3]), entries("there is a gap"));
-        assert_eq!(refused(|_| {}, &[2, 6]), entries("one is of a later term"));
-        assert_eq!(refused(|_| {}, &[]), entries("an applied one is missing"));
-        assert_eq!(refused(|_| {}, &[2]), entries("a committed one is missing"));
+        assert_eq!(refused(|it| it.base = (5, 1), &[3]), entries("there is a gap"));
+        assert_eq!(refused(|_| {}, &[6]), entries("one is of a later term"));
+        assert_eq!(refused(|it| it.progress.commit = 1, &[3]), entries("an applied one is not committed"));
+        assert_eq!(refused(|it| it.base = (0, 0), &[3]), entries("the base is before the founding"));
+        let missing = entries("the last applied one is missing");
+        assert_eq!(refused(|it| it.progress.applied = (3, 2), &[3]), missing, "another term");
+        assert_eq!(refused(|it| it.progress.applied = (1, 1), &[3]), missing);
+        assert_eq!(refused(|it| it.progress = Progress { applied: (5, 3), commit: 5 }, &[3]), missing);
+        assert_eq!(refused(|_| {}, &[]), entries("a committed one is missing"));
     }
 
     #[test]
     fn a_missing_entry_makes_a_group_suspect() {
-        let group = open(|_| {}, &[2], Some(3)).ok().unwrap();
+        let group = open(|_| {}, &[], Some(3)).ok().unwrap();
         assert!(group.is_suspect());
-        assert_eq!(group.state().commit, 2, "no more than what is here");
+        assert_eq!(group.commit(), 2, "no more than what is here");
     }
 }

@@ -2,7 +2,7 @@
 
 use base::Monotonic;
 
-use super::entry::{NUMBER_MAX, Version};
+use super::entry::{NUMBER_MAX, Payload, Version};
 use super::message;
 use super::overlay::Head;
 use super::requests::Waiting;
@@ -24,7 +24,7 @@ impl Condition {
 impl Group {
     /// Decides a write's condition, and proposes it if that holds.
     pub(super) fn propose(&mut self, proposal: Proposal, now: Monotonic) {
-        let Proposal { token, condition, write, head, deadline } = proposal;
+        let Proposal { token, condition, write, head, version: carried, deadline } = proposal;
         let may_decide = base::planted!(ConditionBeforeNoop) && self.leads();
         if let Err(cause) = self.admit(deadline, now, may_decide) {
             return self.answer(token, Answer::Unavailable(cause));
@@ -41,16 +41,20 @@ impl Group {
         }
 
         let (last, _) = self.last();
+        assert!(carried.is_none_or(|it| it == self.version(last + 1)), "the version is that of the entry");
+        let (key, is_deletion) = (write.key.clone(), write.object.is_none());
+        let size = write.size();
+        let payload = Payload::Write(write);
         let is_full = last - self.applied >= UNAPPLIED_ENTRIES_MAX
-            || last > self.applied && self.unapplied_bytes(last) + write.size() > UNAPPLIED_BYTES_MAX
+            || last > self.applied && self.unapplied_bytes(last) + size > UNAPPLIED_BYTES_MAX
             || last + 1 >= NUMBER_MAX;
-        if is_full || self.raw.propose(Vec::new(), write.encode().to_vec()).is_err() {
+        if is_full || self.raw.propose(Vec::new(), payload.encode().to_vec()).is_err() {
             return self.answer(token, Answer::Unavailable(Cause::Overload));
         }
         let (index, term) = (last + 1, self.term());
         debug_assert_eq!(self.raw.raft.raft_log.last_index(), index, "the library took one entry");
-        let version = write.object.is_some().then(|| self.version(index));
-        self.overlay.propose(write.key, Head { version, index });
+        let version = (!is_deletion).then(|| self.version(index));
+        self.overlay.propose(key, Head { version, index });
         self.requests.add(token, Waiting::Write { index, term }, deadline);
     }
 
@@ -80,7 +84,7 @@ impl Group {
         if self.requests.len() >= REQUESTS_MAX { Err(Cause::Overload) } else { Ok(()) }
     }
 
-    fn version(&self, index: u64) -> Version {
+    pub(super) fn version(&self, index: u64) -> Version {
         Version::new(self.identity.epoch, index)
     }
 

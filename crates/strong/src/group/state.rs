@@ -1,6 +1,6 @@
 //! The state of a group as its store keeps it: `docs/formats/strong.md`.
 //!
-//! Invariants: no input makes [`GroupState::read`] panic; a state that was read is consistent with itself.
+//! Invariant: no input makes [`GroupState::read`] panic.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use protocol::peer::{Malformed, Reader, put_varint};
@@ -12,49 +12,51 @@ use super::identity::VoterId;
 /// The version of the encoding that is written, and the only one read.
 pub const STATE_VERSION: u8 = 1;
 
-/// Term and vote: written before entries of the term.
+/// The part of a group's state that is written before entries of its term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HardState {
     /// The present term.
     pub term: u64,
     /// The candidate that got the vote of this term.
     pub vote: Option<VoterId>,
+    /// The highest index through which an entry that was here reaps tombstones, applied or not; zero for none.
+    pub reaped: u64,
 }
 
-/// The state of a group in a store.
+/// The state of a group in a store. The engine has the rest: [`Progress`], and the entries that are not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupState {
     /// Number of the founding: a state of another founding is refused.
     pub founding: u64,
-    /// Term and vote.
+    /// Term, vote and reaping.
     pub hard: HardState,
     /// The leader that was known.
     pub leader: Option<VoterId>,
-    /// An index up to which entries are committed; later ones may be.
-    pub commit: u64,
-    /// The last entry that the tables have.
-    pub applied: u64,
-    /// Index and term of the entry before the first one kept.
-    pub base: (u64, u64),
     /// Voters and learners.
     pub configuration: Configuration,
     /// This store was removed from the group; the state stays so that it does not vote twice in a term.
     pub is_removed: bool,
 }
 
+/// The progress of a group as the engine keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Index and term of the last entry that the tables have.
+    pub applied: (u64, u64),
+    /// An index up to which entries are committed; later ones may be.
+    pub commit: u64,
+}
+
+impl Progress {
+    /// The progress of a new group. Its log begins behind (1, 1), which all founders agree on.
+    pub const FOUNDED: Progress = Progress { applied: (1, 1), commit: 1 };
+}
+
 impl GroupState {
-    /// The state of a new group. Its log begins behind (1, 1), which all founders agree on.
+    /// The state of a new group.
     pub fn found(founding: u64, configuration: Configuration) -> GroupState {
-        GroupState {
-            founding,
-            hard: HardState { term: 1, vote: None },
-            leader: None,
-            commit: 1,
-            applied: 1,
-            base: (1, 1),
-            configuration,
-            is_removed: false,
-        }
+        let hard = HardState { term: 1, vote: None, reaped: 0 };
+        GroupState { founding, hard, leader: None, configuration, is_removed: false }
     }
 
     /// Its bytes.
@@ -66,9 +68,7 @@ impl GroupState {
         for voter in [self.hard.vote, self.leader] {
             out.put_u64_le(voter.map_or(0, VoterId::number));
         }
-        for number in [self.commit, self.applied, self.base.0, self.base.1] {
-            put_varint(&mut out, number);
-        }
+        put_varint(&mut out, self.hard.reaped);
         self.configuration.put(&mut out);
         out.put_u8(self.is_removed.into());
         out.freeze()
@@ -87,8 +87,7 @@ impl GroupState {
         let founding = fields.u64()?;
         let term = number(fields)?;
         let (vote, leader) = (voter(fields)?, voter(fields)?);
-        let (commit, applied) = (number(fields)?, number(fields)?);
-        let base = (number(fields)?, number(fields)?);
+        let reaped = number(fields)?;
         let configuration = Configuration::read(fields)?;
         let is_removed = match fields.u8()? {
             0 => false,
@@ -97,14 +96,11 @@ impl GroupState {
         };
         fields.end()?;
 
-        if base.0 == 0 || base.1 == 0 || base.1 > term {
-            return Err(Malformed("a base of no log, or of a later term"));
+        if term == 0 {
+            return Err(Malformed("a state of no term"));
         }
-        if !(base.0 <= applied && applied <= commit) {
-            return Err(Malformed("base, applied and commit are out of order"));
-        }
-        let hard = HardState { term, vote };
-        Ok(GroupState { founding, hard, leader, commit, applied, base, configuration, is_removed })
+        let hard = HardState { term, vote, reaped };
+        Ok(GroupState { founding, hard, leader, configuration, is_removed })
     }
 }
 
@@ -130,11 +126,8 @@ mod tests {
         let [first, second, _] = voters();
         GroupState {
             founding: 0xF00D,
-            hard: HardState { term: 300, vote: Some(first) },
+            hard: HardState { term: 300, vote: Some(first), reaped: 12 },
             leader: Some(second),
-            commit: 12,
-            applied: 11,
-            base: (10, 299),
             configuration: Configuration::of_voters(voters()),
             is_removed: true,
         }
@@ -147,7 +140,7 @@ mod tests {
             b"\xAC\x02",
             b"\x07\0\0\0\0\0\x01\0",
             b"\x08\0\0\0\0\0\x02\0",
-            b"\x0C\x0B\x0A\xAB\x02",
+            b"\x0C",
             b"\x03\x07\0\0\0\0\0\x01\0",
             b"\x08\0\0\0\0\0\x02\0",
             b"\x09\0\0\0\0\0\x03\0",
@@ -182,11 +175,8 @@ mod tests {
             change(&mut state);
             GroupState::read(state.encode()).unwrap_err().0
         };
-        assert_eq!(refused(|it| it.base = (10, 301)), "a base of no log, or of a later term");
-        assert_eq!(refused(|it| it.base = (0, 1)), "a base of no log, or of a later term");
-        assert_eq!(refused(|it| it.applied = 9), "base, applied and commit are out of order");
-        assert_eq!(refused(|it| it.commit = 10), "base, applied and commit are out of order");
-        assert_eq!(refused(|it| it.commit = 1 << 48), "a term or an index is out of range");
+        assert_eq!(refused(|it| it.hard.term = 0), "a state of no term");
+        assert_eq!(refused(|it| it.hard.reaped = 1 << 48), "a term or an index is out of range");
         assert_eq!(refused(|it| it.configuration.voters.clear()), "a configuration without voters");
         assert_eq!(
             refused(|it| it.configuration.learners = it.configuration.voters.clone()),

@@ -4,11 +4,15 @@ use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
 use bytes::Bytes;
 use strong::group::{
-    Answer, Cause, Condition, Entry, Input, Message, NUMBER_MAX, Output, Proposal, UNAPPLIED_BYTES_MAX,
-    UNAPPLIED_ENTRIES_MAX, Write,
+    Answer, Cause, Condition, Entry, Input, Message, NUMBER_MAX, Output, Payload, Proposal,
+    UNAPPLIED_BYTES_MAX, UNAPPLIED_ENTRIES_MAX, Write,
 };
 
 use crate::world::{SECOND, World};
+
+fn below(rng: &mut SplitMix64, bound: u64) -> usize {
+    usize::try_from(rng.below(bound)).unwrap()
+}
 
 /// A message with numbers near those of a group, of which it had some entries: index and term.
 fn some_message(rng: &mut SplitMix64, own_term: u64, last: u64, known: &[(u64, u64)]) -> Message {
@@ -27,9 +31,10 @@ fn some_message(rng: &mut SplitMix64, own_term: u64, last: u64, known: &[(u64, u
             let previous = known.filter(|_| rng.chance(3, 4)).unwrap_or(random);
             let terms = previous.1..=term;
             let entry = |at, rng: &mut SplitMix64| {
-                let write = Write { key: Bytes::from_static(b"k"), object: None };
+                let write = Payload::Write(Write { key: Bytes::from_static(b"k"), object: None });
                 let term = terms.start() + rng.below(terms.end() - terms.start() + 1);
-                Entry { index: previous.0 + at, term, write: rng.chance(1, 2).then_some(write) }
+                let payload = [Payload::First, write, Payload::Reap { through: rng.below(last + 1) }];
+                Entry { index: previous.0 + at, term, payload: payload[below(rng, 3)].clone() }
             };
             let mut entries: Vec<Entry> = (1..=rng.below(4)).map(|at| entry(at, rng)).collect();
             let mut highest = 0;
@@ -103,7 +108,7 @@ fn no_message_of_a_peer_makes_a_panic() {
                 5 => {
                     let write = Write { key: Bytes::from_static(b"k"), object: None };
                     let condition = Condition::None;
-                    Input::Propose(Proposal { token, condition, write, head: None, deadline })
+                    Input::Propose(Proposal { token, condition, write, head: None, version: None, deadline })
                 }
                 3 => {
                     let is_up = rng.chance(1, 2);
@@ -144,8 +149,8 @@ fn a_follower_that_is_full_drops_entries_and_takes_a_new_leaders() {
     let mut group = world.nodes[voter].group.take().unwrap();
     let (term, (first, first_term)) = (group.term(), group.last());
     let append = |term, previous: (u64, u64)| {
-        let write = Some(Write { key: Bytes::from_static(b"k"), object: None });
-        let entries = vec![Entry { index: previous.0 + 1, term, write }];
+        let payload = Payload::Write(Write { key: Bytes::from_static(b"k"), object: None });
+        let entries = vec![Entry { index: previous.0 + 1, term, payload }];
         Message::Append { term, previous, commit: 0, acknowledged: 0, entries }.encode()
     };
     let mut step = |message| {
@@ -173,7 +178,14 @@ fn proposals_taken(size: usize) -> u64 {
         .find(|&token| {
             let object = Some(Bytes::from(vec![0; size]));
             let write = Write { key: Bytes::copy_from_slice(&token.to_le_bytes()), object };
-            let proposal = Proposal { token, condition: Condition::Absent, write, head: None, deadline };
+            let proposal = Proposal {
+                token,
+                condition: Condition::Absent,
+                write,
+                head: None,
+                version: group.next_version(),
+                deadline,
+            };
             let mut out = Vec::new();
             group.step(Input::Propose(proposal), now, &mut out);
             out.contains(&Output::Answer { token, answer: Answer::Unavailable(Cause::Overload) })
@@ -202,7 +214,8 @@ fn an_acknowledgment_of_entries_that_do_not_exist_commits_nothing() {
     group.step(Input::Message { from, message: reply }, now, &mut out);
 
     let write = Write { key: Bytes::from_static(b"k"), object: None };
-    let proposal = Proposal { token: 1, condition: Condition::None, write, head: None, deadline };
+    let proposal =
+        Proposal { token: 1, condition: Condition::None, write, head: None, version: None, deadline };
     group.step(Input::Propose(proposal), now, &mut out);
     let number = out.iter().find_map(|output| match output {
         Output::Persist(batch) => Some(batch.number),

@@ -33,7 +33,7 @@ pub fn a_condition_fails_by_a_write_that_is_lost(seed: u64) -> World {
     let mut world = World::quiet(seed, 3);
     let leader = world.settle();
     assert_eq!(world.ask(leader, key(0), Action::PutOnce(1), Condition::Absent), Outcome::Done);
-    let (version, _) = world.nodes[leader].table[&key(0)];
+    let (version, _) = world.nodes[leader].held(&key(0)).unwrap();
     world.isolate(leader);
     let cas = |value| Action::Cas { expected: 1, value };
     world.turn_to(0, leader);

@@ -87,15 +87,17 @@ impl World {
             }
             Action::Delete | Action::DeleteIf { .. } => None,
         };
-        let head = self.nodes[node].table.get(&key).map(|(version, _)| *version);
+        let head = self.nodes[node].held(&key).map(|(version, _)| version);
+        let version = self.group(node).next_version();
         let write = Write { key, object };
-        self.step(node, Input::Propose(Proposal { token, condition, write, head, deadline }));
+        let proposal = Proposal { token, condition, write, head, version, deadline };
+        self.step(node, Input::Propose(proposal));
     }
 
     pub(super) fn on_answer(&mut self, node: usize, token: u64, answer: Answer) {
         let pending = &self.pending[&token];
         let (client, key, action) = (pending.client, pending.key.clone(), pending.operation.action);
-        let held = self.nodes[node].table.get(&key).copied();
+        let held = self.nodes[node].held(&key);
         let seen = &mut self.clients[client].seen;
         let outcome = match answer {
             Answer::Readable => {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
 use bytes::Bytes;
-use strong::group::{Batch, Birth, Entry, Group, GroupState, Identity, Version};
+use strong::group::{Batch, Birth, Entry, Group, GroupState, Identity, Payload, Progress, Stored, Version};
 use strong::linearizability::{Action, Outcome};
 
 use super::network::PING_EVERY;
@@ -22,12 +22,8 @@ enum Record {
 /// The value of a key and its version.
 pub type Held = (Version, u64);
 
-/// The contents of a journal.
-struct Replayed {
-    state: GroupState,
-    entries: Vec<Entry>,
-    table: BTreeMap<Bytes, Held>,
-}
+/// Versions and values by key; a tombstone has no value.
+pub type Table = BTreeMap<Bytes, (Version, Option<u64>)>;
 
 pub struct Node {
     /// The birth that the cluster has registered.
@@ -35,7 +31,7 @@ pub struct Node {
     pub group: Option<Group>,
     /// Number of this start of the process.
     pub(super) life: u64,
-    pub table: BTreeMap<Bytes, Held>,
+    pub table: Table,
     disk: Vec<Record>,
     /// Records that are synced.
     pub(super) synced: usize,
@@ -70,16 +66,23 @@ impl Node {
             forgot: false,
         }
     }
+
+    /// The value of a key and its version, unless it is absent or deleted.
+    pub fn held(&self, key: &Bytes) -> Option<Held> {
+        let &(version, value) = self.table.get(key)?;
+        Some((version, value?))
+    }
 }
 
 impl World {
-    fn replay(&self, node: usize) -> Replayed {
+    fn replay(&self, node: usize) -> (Stored, Table) {
         let mut state = GroupState::found(FOUNDING, self.configuration.clone());
-        let (mut entries, mut table) = (BTreeMap::new(), BTreeMap::new());
+        let mut progress = Progress::FOUNDED;
+        let (mut entries, mut table) = (BTreeMap::<u64, Entry>::new(), Table::new());
         for record in &self.nodes[node].disk {
             match record {
                 Record::Batch(batch) => {
-                    state.hard = batch.hard.unwrap_or(state.hard);
+                    state = batch.state.clone().unwrap_or(state);
                     for entry in &batch.entries {
                         let is_other = |known: &Entry| known.term != entry.term;
                         if entries.get(&entry.index).is_some_and(is_other) {
@@ -89,14 +92,15 @@ impl World {
                     }
                 }
                 Record::Applied(through) => {
-                    for (_, entry) in entries.range(state.applied + 1..=*through) {
+                    for (_, entry) in entries.range(progress.applied.0 + 1..=*through) {
                         apply(&mut table, entry);
                     }
-                    (state.applied, state.commit) = (*through, *through);
+                    progress = Progress { applied: (*through, entries[through].term), commit: *through };
                 }
             }
         }
-        Replayed { state, entries: entries.into_values().collect(), table }
+        let entries = entries.into_values().collect();
+        (Stored { state, progress, base: (1, 1), entries, suspect_through: None }, table)
     }
 
     /// Starts a node that is down.
@@ -104,31 +108,25 @@ impl World {
         if self.nodes[node].group.is_some() || self.nodes[node].is_gone {
             return;
         }
-        let Replayed { state, entries, table } = self.replay(node);
-        self.open(node, state, entries, table, None);
+        let (stored, table) = self.replay(node);
+        self.open(node, stored, table);
     }
 
     /// Starts a node of which entries from an index on are damaged.
     pub fn start_damaged(&mut self, node: usize, from: u64) {
-        let Replayed { state, mut entries, table } = self.replay(node);
-        let through = entries.last().unwrap().index;
-        assert!(state.applied < from && from <= through, "an entry that is not applied");
-        entries.retain(|entry| entry.index < from);
-        self.open(node, state, entries, table, Some(through));
+        let (mut stored, table) = self.replay(node);
+        let through = stored.entries.last().unwrap().index;
+        assert!(stored.progress.applied.0 < from && from <= through, "an entry that is not applied");
+        stored.entries.retain(|entry| entry.index < from);
+        stored.suspect_through = Some(through);
+        self.open(node, stored, table);
     }
 
-    fn open(
-        &mut self,
-        node: usize,
-        state: GroupState,
-        entries: Vec<Entry>,
-        table: BTreeMap<Bytes, Held>,
-        suspect_through: Option<u64>,
-    ) {
+    fn open(&mut self, node: usize, stored: Stored, table: Table) {
         let rank = u32::try_from(node).unwrap();
         let identity = Identity { voter: self.voter(node), rank, founding: FOUNDING, epoch: 0 };
         let rng = Box::new(SplitMix64::new(self.rng.next_u64()));
-        let group = Group::open(identity, state, entries, suspect_through, rng).unwrap();
+        let group = Group::open(identity, stored, rng).unwrap();
         let others = (0..self.nodes.len()).filter(|other| *other != node);
         let it = &mut self.nodes[node];
         it.life += 1;
@@ -215,15 +213,23 @@ impl World {
     }
 }
 
-fn apply(table: &mut BTreeMap<Bytes, Held>, entry: &Entry) {
-    let Some(write) = &entry.write else { return };
-    match &write.object {
-        Some(object) => {
-            let value = u64::from_le_bytes(object[..].try_into().unwrap());
-            table.insert(write.key.clone(), (Version::new(0, entry.index), value));
+/// Applies an entry. It never replaces an equal or a newer version.
+fn apply(table: &mut Table, entry: &Entry) {
+    match &entry.payload {
+        Payload::Write(write) => {
+            let value =
+                write.object.as_ref().map(|object| u64::from_le_bytes(object[..].try_into().unwrap()));
+            put(table, write.key.clone(), Version::new(0, entry.index), value);
         }
-        None => {
-            table.remove(&write.key);
+        Payload::Reap { through } => {
+            table.retain(|_, (version, value)| value.is_some() || version.index() > *through);
         }
+        Payload::First | Payload::Configuration(_) => {}
+    }
+}
+
+fn put(table: &mut Table, key: Bytes, version: Version, value: Option<u64>) {
+    if table.get(&key).is_none_or(|(held, _)| *held < version) {
+        table.insert(key, (version, value));
     }
 }
