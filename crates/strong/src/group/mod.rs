@@ -35,6 +35,7 @@ mod requests;
 mod serve;
 mod state;
 mod timers;
+mod window;
 
 use std::collections::BTreeSet;
 
@@ -56,6 +57,7 @@ use self::requests::Requests;
 pub use self::state::{GroupState, HardState, Progress, STATE_VERSION};
 use self::timers::Timers;
 pub use self::timers::{ELECTION_RETRY, HEARTBEAT_EVERY, HEARTBEAT_EVERY_MAX, RANK_DELAY};
+pub use self::window::{WINDOW_BYTES_MAX, Window};
 
 /// Entries of a group that are not applied yet, at most: enough for a round trip and a sync of a busy key range.
 pub const UNAPPLIED_ENTRIES_MAX: u64 = 256;
