@@ -137,6 +137,20 @@ pub enum Planted {
     DamagedProposalVotes,
     /// A store that lost its data keeps its birth, so it votes again in terms that it does not remember.
     LostDiskVotes,
+    /// A receiver that must be refilled keeps what it has of a consistent group.
+    SnapshotPartKept,
+    /// A catch-up of a consistent group that goes on takes the index of a later part for its snapshot's.
+    CatchUpResumedNewer,
+    /// Tombstones are reaped that a voter, or the receiver of a catch-up, has not heard of.
+    ReapedTooEarly,
+    /// A forwarded write that comes twice is executed twice.
+    ForwardExecutedTwice,
+    /// A group that settled without a voter is not woken when the voter comes back.
+    SleeperNotWoken,
+    /// A group settles though a voter may not know that the last entry is committed.
+    CommitNoteLost,
+    /// A voter that is probed gets no heartbeats, so a lost probe is never repeated.
+    ProbePaused,
 }
 
 thread_local! {

@@ -1,5 +1,6 @@
 //! Consistent bucket types: the pure part.
 //!
+//! * [`catch_up`]: the two ends of the catch-up of a voter that fell far behind.
 //! * [`group`]: one replicated group, the voters of one prefix, on TiKV's Raft library. It decides conditions, orders
 //!   writes and confirms reads.
 //! * [`linearizability`]: a checker for histories of clients' operations.
@@ -7,8 +8,8 @@
 //! Neither has a clock, a socket, a disk or randomness of its own. Time comes with each call, random numbers from
 //! [`base::Rng`]. Decision 101 has the argument for the guarantees.
 //!
-//! Left out: links, journals, founding and routing, which belong to the node; leases; changes of the voters; catch-up
-//! from a snapshot.
+//! Left out: links, journals, founding and routing, which belong to the node; leases; changes of the voters.
 
+pub mod catch_up;
 pub mod group;
 pub mod linearizability;

@@ -56,6 +56,15 @@ impl Configuration {
         state
     }
 
+    /// Of the library's form; none if it has a number of no voter.
+    pub(super) fn of_conf_state(state: &ConfState) -> Option<Configuration> {
+        let voters = |numbers: &[u64]| -> Option<BTreeSet<VoterId>> {
+            numbers.iter().map(|number| VoterId::of_number(*number)).collect()
+        };
+        let (incoming, outgoing) = (voters(&state.voters)?, voters(&state.voters_outgoing)?);
+        Some(Configuration { voters: incoming, outgoing, learners: voters(&state.learners)? })
+    }
+
     pub(super) fn put(&self, out: &mut BytesMut) {
         for voters in [&self.voters, &self.outgoing, &self.learners] {
             put_varint(out, voters.len() as u64);

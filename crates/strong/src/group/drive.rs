@@ -9,25 +9,26 @@
 use std::collections::BTreeSet;
 
 use base::Monotonic;
-use raft::{Ready, StateRole, eraftpb};
+use raft::{ProgressState, Ready, StateRole, eraftpb};
 
+use super::configuration::Configuration;
 use super::entry::{Entry, Payload};
 use super::identity::VoterId;
 use super::message::{self, Message};
 use super::state::HardState;
-use super::{Batch, Group, Output};
+use super::{Batch, Group, Install, Output};
 
 impl Group {
     /// Does all that the library wants done.
     pub(super) fn drain(&mut self, now: Monotonic) {
-        self.follow_role();
+        self.follow_role(now);
         while self.raw.has_ready() {
             let mut ready = self.raw.ready();
             let number = ready.number();
             let has_write = self.persist(&mut ready, now);
-            self.send_all(ready.take_messages());
+            self.send_all(ready.take_messages(), now);
             let released = self.outbox.hold(number, has_write, ready.take_persisted_messages());
-            self.send_all(released);
+            self.send_all(released, now);
 
             let confirmed = ready.take_read_states();
             let committed = ready.take_committed_entries();
@@ -39,20 +40,25 @@ impl Group {
             for read in confirmed {
                 self.on_confirmed(message::context_of(&read.request_ctx), read.index);
             }
-            self.follow_role();
+            self.follow_role(now);
         }
+        self.want_catch_ups();
         self.serve();
     }
 
     /// Hands out term, vote and entries to be written; whether there are any.
     fn persist(&mut self, ready: &mut Ready, now: Monotonic) -> bool {
         let before = self.raw.store().hard;
+        let (install, reaped) = self.install(ready).unzip();
         let entries: Vec<Entry> = ready.take_entries().iter().map(Entry::of_library).collect();
-        let reaped = entries.iter().map(|entry| entry.payload.reaps_through()).fold(before.reaped, u64::max);
+        let reaped = entries
+            .iter()
+            .map(|entry| entry.payload.reaps_through())
+            .fold(reaped.unwrap_or(before.reaped), u64::max);
         let (term, vote) =
             ready.hs().map_or((before.term, before.vote), |it| (it.term, VoterId::of_number(it.vote)));
         let hard = HardState { term, vote, reaped };
-        if hard == before && entries.is_empty() {
+        if hard == before && entries.is_empty() && install.is_none() {
             return false;
         }
 
@@ -63,29 +69,46 @@ impl Group {
             // The candidate that has this vote is given the time to win.
             self.timers.postpone_election(now, &mut *self.rng);
         }
-        let state = (hard != before).then(|| self.state()).map(|mut state| {
+        let state = (hard != before || install.is_some()).then(|| self.state()).map(|mut state| {
             state.hard.vote = state.hard.vote.filter(|_| !base::planted!(VoteNotDurable));
             state
         });
-        self.out.push(Output::Persist(Batch { number: ready.number(), state, entries }));
+        self.out.push(Output::Persist(Batch { number: ready.number(), state, install, entries }));
         true
     }
 
-    pub(super) fn on_persisted(&mut self, number: u64) {
+    /// Puts a snapshot in the place of the log; it, and the index through which tombstones are reaped then.
+    fn install(&mut self, ready: &Ready) -> Option<(Install, u64)> {
+        let (number, snapshot) = (ready.number(), ready.snapshot());
+        if snapshot.is_empty() {
+            return None;
+        }
+        let metadata = snapshot.get_metadata();
+        let (index, term) = (metadata.index, metadata.term);
+        let configuration = Configuration::of_conf_state(metadata.get_conf_state())
+            .expect("the guard has compared it with the configuration here");
+        let log = self.raw.mut_store();
+        log.install((index, term), configuration);
+        self.installing = Some((number, index));
+        Some((Install { index, term }, message::context_of(&snapshot.data).max(log.hard.reaped)))
+    }
+
+    pub(super) fn on_persisted(&mut self, number: u64, now: Monotonic) {
         let released = self.outbox.on_synced(number);
         self.raw.on_persist_ready(self.outbox.synced());
+        self.on_installed();
         let persisted = self.raw.raft.raft_log.persisted;
         if self.suspect_through.is_some_and(|through| persisted >= through) {
             self.suspect_through = None;
         }
-        self.send_all(released);
+        self.send_all(released, now);
         if self.leads() && base::planted!(AckBeforeMajority) {
             self.answer_writes(persisted);
         }
     }
 
     /// Sends messages of the library.
-    fn send_all(&mut self, messages: Vec<eraftpb::Message>) {
+    fn send_all(&mut self, messages: Vec<eraftpb::Message>, now: Monotonic) {
         for message in messages {
             let Some(to) = VoterId::of_number(message.to).filter(|to| !self.is_forgetful(*to)) else {
                 continue;
@@ -94,6 +117,9 @@ impl Group {
             let matched = progress.filter(|_| self.leads()).map_or(0, |progress| progress.matched);
             let acknowledged = matched.min(self.raw.raft.raft_log.committed);
             if let Some(message) = Message::of_library(&message, acknowledged) {
+                if matches!(message, Message::Snapshot { .. }) {
+                    self.on_snapshot_sent(to, now);
+                }
                 self.send(to, message);
             }
         }
@@ -118,17 +144,21 @@ impl Group {
         self.applied = last;
         self.raw.advance_apply_to(last);
         self.out.push(Output::Apply(entries));
+        self.on_applied_received();
         self.answer_writes(last);
     }
 
     /// Notes another term or role.
-    fn follow_role(&mut self) {
+    fn follow_role(&mut self, now: Monotonic) {
         let (term, role) = (self.raw.raft.term, self.raw.raft.state);
         if self.role == (term, role) {
             return;
         }
         if self.role.1 == StateRole::Leader {
             self.on_leadership_lost();
+        }
+        if role == StateRole::Leader {
+            self.leads_since = now;
         }
         self.role = (term, role);
     }
@@ -150,9 +180,15 @@ impl Group {
     /// Followers that hear a leader do not look for another one. So one that does not hear them has to tell them.
     fn send_heartbeats(&mut self, now: Monotonic) {
         self.raw.ping();
-        let timers = &mut self.timers;
+        let (timers, raft) = (&mut self.timers, &mut self.raw.raft);
+        let mut messages = std::mem::take(&mut raft.msgs);
+        let is_skipped = |to| {
+            let progress = raft.prs().get(to);
+            base::planted!(ProbePaused) && progress.is_some_and(|it| it.state == ProgressState::Probe)
+        };
         let mut is_due = |to| VoterId::of_number(to).is_some_and(|to| timers.sends_heartbeat(to, now));
-        self.raw.raft.msgs.retain(|message| is_due(message.to));
+        messages.retain(|message| is_due(message.to) && !is_skipped(message.to));
+        raft.msgs = messages;
         if self.reaches_majority() {
             return;
         }
@@ -178,7 +214,10 @@ impl Group {
     /// A group's only voter wins at once, and the library demands that all its entries are written then.
     fn may_campaign(&self) -> bool {
         let is_alone = self.raw.store().configuration.voters.len() == 1;
-        self.may_vote() && self.reaches_majority() && !(is_alone && self.outbox.has_writes())
+        self.may_vote()
+            && !self.is_incomplete
+            && self.reaches_majority()
+            && !(is_alone && self.outbox.has_writes())
     }
 
     /// Sets the timers by role.

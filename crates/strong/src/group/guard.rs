@@ -5,11 +5,13 @@
 //! * a heartbeat that commits entries that are not here: this store forgot, and says so;
 //! * an answer to a vote request that did not leave yet: dropped, since the library demands that all entries are
 //!   written when it begins to lead;
-//! * entries behind an unknown one, numbers without bounds, snapshots: refused by the reader ([`super::message`]).
+//! * a snapshot of which the store here does not have exactly the parts: dropped;
+//! * entries behind an unknown one, numbers without bounds: refused by the reader ([`super::message`]).
 //!
 //! A store that is not registered hears nothing, one that forgot only says so. A suspect one neither votes nor
 //! acknowledges until a leader has brought it past all that it may have acknowledged.
 
+use base::Monotonic;
 use bytes::Bytes;
 
 use super::identity::VoterId;
@@ -18,7 +20,7 @@ use super::{Group, Output, UNAPPLIED_BYTES_MAX, UNAPPLIED_ENTRIES_MAX};
 
 impl Group {
     /// Takes a peer's message.
-    pub(super) fn on_message(&mut self, from: VoterId, bytes: Bytes) {
+    pub(super) fn on_message(&mut self, from: VoterId, bytes: Bytes, now: Monotonic) {
         let message = match Message::read(bytes) {
             Ok(message) => message,
             Err(error) => return self.out.push(Output::Malformed { from, error }),
@@ -34,6 +36,9 @@ impl Group {
             return self.on_forgot(from);
         }
         self.timers.on_heard(from);
+        if self.leads() {
+            self.timers.on_heard_at(from, now);
+        }
         if matches!(message, Message::AppendReply { .. } | Message::HeartbeatReply { .. }) {
             self.timers.on_answer(from);
         }
@@ -55,10 +60,19 @@ impl Group {
             }
             return;
         }
+        if let Message::Incomplete { term } = message {
+            return self.on_incomplete(from, term);
+        }
+        self.on_catch_up_answer(from, &message, now);
         if let Some(mut message) = message.to_library() {
             (message.from, message.to) = (from.number(), self.identity.voter.number());
             // The library's error says that it has no use for the message.
             drop(self.raw.step(message));
+        }
+        let is_leaders = matches!(message, Message::Append { .. } | Message::Heartbeat { .. });
+        if self.is_incomplete && is_leaders && message.term() == Some(self.term()) {
+            let term = self.term();
+            self.send(from, Message::Incomplete { term });
         }
     }
 
@@ -87,9 +101,17 @@ impl Group {
         match *message {
             Message::AppendReply { index, rejected, .. } => rejected.is_some() || index <= self.last().0,
             Message::VoteRequest { .. } => self.may_vote(),
-            Message::VoteReply { .. } => self.may_vote() && !self.outbox.has_writes(),
+            Message::VoteReply { .. } => self.may_vote() && !self.is_incomplete && !self.outbox.has_writes(),
             Message::TimeoutNow { term } => {
-                self.may_vote() && term == self.term() && self.leader() == Some(from)
+                self.may_vote() && !self.is_incomplete && term == self.term() && self.leader() == Some(from)
+            }
+            // One that is committed here is only acknowledged again. Members do not change, so another configuration is
+            // no leader's.
+            Message::Snapshot { last, ref configuration, .. } => {
+                let is_known = last.0 < self.commit() || self.raw.store().term_at(last.0) == Some(last.1);
+                (is_known && last.0 <= self.commit() || self.received == Some(last))
+                    && self.installing.is_none()
+                    && *configuration == self.raw.store().configuration
             }
             _ => true,
         }
@@ -113,6 +135,7 @@ impl Group {
     /// Counts out a peer that forgot. It never takes part again under its birth, so this may be heard late or twice.
     fn on_forgot(&mut self, from: VoterId) {
         self.forgetful.insert(from);
+        self.end_catch_up(from);
         if let Some(progress) = self.raw.raft.mut_prs().get_mut(from.number()) {
             progress.matched = 0;
             progress.become_probe();
@@ -126,11 +149,13 @@ impl Group {
         self.timers.on_down(voter);
         if self.leads() {
             self.raw.report_unreachable(voter.number());
+            self.on_snapshot_lost(voter);
         }
     }
 
     pub(super) fn on_restarted(&mut self, voter: VoterId) {
         self.timers.on_restarted(voter);
+        self.on_snapshot_lost(voter);
         if self.leader() == Some(voter) {
             self.timers.on_leaderless(self.term());
         }

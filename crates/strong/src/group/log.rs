@@ -5,7 +5,8 @@
 //!
 //! Invariant: entries have no gap, and follow the base.
 
-use std::collections::VecDeque;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use raft::eraftpb;
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
@@ -23,6 +24,10 @@ pub(super) struct Log {
     /// Index and term of the entry before the first one.
     pub(super) base: (u64, u64),
     pub(super) configuration: Configuration,
+    /// Index and term of the snapshot that a voter, by its number, has all parts of.
+    pub(super) snapshots: BTreeMap<u64, (u64, u64)>,
+    /// Numbers of voters for which the library asked in vain; it reads the log through a shared reference.
+    asked: RefCell<BTreeSet<u64>>,
     entries: VecDeque<Entry>,
     /// Bytes of all entries.
     bytes: usize,
@@ -30,7 +35,19 @@ pub(super) struct Log {
 
 impl Log {
     pub(super) fn new(hard: HardState, commit: u64, base: (u64, u64), configuration: Configuration) -> Log {
-        Log { hard, commit, base, configuration, entries: VecDeque::new(), bytes: 0 }
+        let (snapshots, asked, entries) = (BTreeMap::new(), RefCell::default(), VecDeque::new());
+        Log { hard, commit, base, configuration, snapshots, asked, entries, bytes: 0 }
+    }
+
+    /// Takes the numbers of voters for which the library asked for a snapshot in vain.
+    pub(super) fn take_asked(&mut self) -> BTreeSet<u64> {
+        self.asked.take()
+    }
+
+    /// Puts a snapshot in the place of all entries.
+    pub(super) fn install(&mut self, base: (u64, u64), configuration: Configuration) {
+        self.entries.clear();
+        (self.base, self.configuration, self.bytes) = (base, configuration, 0);
     }
 
     /// Bytes of all entries in memory.
@@ -139,7 +156,17 @@ impl Storage for Log {
         Ok(self.last().0)
     }
 
-    fn snapshot(&self, _: u64, _: u64) -> raft::Result<eraftpb::Snapshot> {
-        Err(StorageError::SnapshotTemporarilyUnavailable.into())
+    /// Metadata of a snapshot; its data is the index through which tombstones are reaped.
+    fn snapshot(&self, _: u64, to: u64) -> raft::Result<eraftpb::Snapshot> {
+        let Some(&(index, term)) = self.snapshots.get(&to) else {
+            self.asked.borrow_mut().insert(to);
+            return Err(StorageError::SnapshotTemporarilyUnavailable.into());
+        };
+        let data = self.hard.reaped.to_le_bytes().to_vec().into();
+        let mut snapshot = eraftpb::Snapshot { data, ..eraftpb::Snapshot::default() };
+        let metadata = snapshot.mut_metadata();
+        (metadata.index, metadata.term) = (index, term);
+        metadata.set_conf_state(self.configuration.conf_state());
+        Ok(snapshot)
     }
 }

@@ -10,6 +10,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use protocol::peer::{Malformed, Reader, put_bytes, put_varint};
 use raft::eraftpb::{self, MessageType};
 
+use super::configuration::Configuration;
 use super::entry::{Entry, Payload, number};
 
 /// The version of the encoding that is written, and the only one read.
@@ -97,6 +98,22 @@ pub enum Message {
         /// The leader's term.
         term: u64,
     },
+    /// All entries up to an index: the receiver's store has their effect, so there is no data.
+    Snapshot {
+        /// The leader's term.
+        term: u64,
+        /// Index and term of the last entry.
+        last: (u64, u64),
+        /// The index through which the sender's tombstones may be reaped.
+        reaped: u64,
+        /// Voters and learners as of that entry.
+        configuration: Configuration,
+    },
+    /// The sender's store has dropped the group's keys, and wants them anew.
+    Incomplete {
+        /// The leader's term.
+        term: u64,
+    },
     /// This voter lost entries that it had acknowledged, and never takes part again under this birth.
     Forgot,
 }
@@ -138,6 +155,11 @@ impl Message {
             Message::TimeoutNow { term } => head(6, &[*term]),
             Message::Forgot => head(7, &[]),
             Message::Resigned { term } => head(8, &[*term]),
+            Message::Snapshot { term, last, reaped, configuration } => {
+                head(9, &[*term, last.0, last.1, *reaped]);
+                configuration.put(out);
+            }
+            Message::Incomplete { term } => head(10, &[*term]),
         }
     }
 
@@ -182,6 +204,15 @@ impl Message {
             6 => Message::TimeoutNow { term: term(fields)? },
             7 => Message::Forgot,
             8 => Message::Resigned { term: term(fields)? },
+            9 => {
+                let (term, last) = (term(fields)?, (number(fields)?, number(fields)?));
+                if last.0 == 0 || last.1 == 0 || last.1 > term {
+                    return Err(Malformed("a snapshot of no entry"));
+                }
+                let (reaped, configuration) = (number(fields)?, Configuration::read(fields)?);
+                Message::Snapshot { term, last, reaped, configuration }
+            }
+            10 => Message::Incomplete { term: term(fields)? },
             _ => return Err(Malformed("an unknown message")),
         };
         fields.end()?;
@@ -198,6 +229,8 @@ impl Message {
             | Message::VoteRequest { term, .. }
             | Message::VoteReply { term, .. }
             | Message::TimeoutNow { term }
+            | Message::Snapshot { term, .. }
+            | Message::Incomplete { term }
             | Message::Resigned { term } => Some(term),
             Message::Forgot => None,
         }
@@ -238,6 +271,13 @@ impl Message {
                 Message::VoteReply { term, commit: (commit, commit_term), is_pre, is_rejected: reject }
             }
             MessageType::MsgTimeoutNow => Message::TimeoutNow { term },
+            MessageType::MsgSnapshot => {
+                let snapshot = message.get_snapshot();
+                let metadata = snapshot.get_metadata();
+                let (last, reaped) = ((metadata.index, metadata.term), context_of(&snapshot.data));
+                let configuration = Configuration::of_conf_state(metadata.get_conf_state())?;
+                Message::Snapshot { term, last, reaped, configuration }
+            }
             _ => return None,
         })
     }
@@ -282,7 +322,15 @@ impl Message {
                 message.reject = *is_rejected;
             }
             Message::TimeoutNow { .. } => message.set_msg_type(MessageType::MsgTimeoutNow),
-            Message::Resigned { .. } | Message::Forgot => return None,
+            Message::Snapshot { last, reaped, configuration, .. } => {
+                message.set_msg_type(MessageType::MsgSnapshot);
+                let snapshot = message.mut_snapshot();
+                snapshot.data = reaped.to_le_bytes().to_vec().into();
+                let metadata = snapshot.mut_metadata();
+                (metadata.index, metadata.term) = *last;
+                metadata.set_conf_state(configuration.conf_state());
+            }
+            Message::Resigned { .. } | Message::Incomplete { .. } | Message::Forgot => return None,
         }
         message.term = term;
         Some(message)
@@ -348,6 +396,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    use crate::group::VoterId;
     use crate::group::entry::{NUMBER_MAX, Write};
 
     fn entries() -> Vec<Entry> {
@@ -359,6 +408,12 @@ mod tests {
             Entry { index: 10, term: 4, payload: Payload::Reap { through: 8 } },
             Entry { index: 11, term: 4, payload: Payload::Configuration(Bytes::from_static(b"c")) },
         ]
+    }
+
+    fn configuration() -> Configuration {
+        Configuration::of_voters(
+            [0x1_0000_0000_0007, 0x2_0000_0000_0008].map(|it| VoterId::of_number(it).unwrap()),
+        )
     }
 
     fn messages() -> Vec<Message> {
@@ -375,12 +430,14 @@ mod tests {
             Message::TimeoutNow { term: 4 },
             Message::Forgot,
             Message::Resigned { term: 4 },
+            Message::Snapshot { term: 4, last: (9, 3), reaped: 7, configuration: configuration() },
+            Message::Incomplete { term: 4 },
         ]
     }
 
     #[test]
     fn golden_bytes() {
-        let expected: [&[u8]; 12] = [
+        let expected: [&[u8]; 14] = [
             b"\x01\0\x04\x06\x03\x05\x02\x05\x03\0\x03\x0A\x01\x03keyvalue\x04\x04\0key\x04\x02\x02\x08\x04\x02\x03c",
             b"\x01\x01\x04\x09\x05\0\0\0",
             b"\x01\x01\x04\x09\x05\x06\x03\x01",
@@ -393,6 +450,8 @@ mod tests {
             b"\x01\x06\x04",
             b"\x01\x07",
             b"\x01\x08\x04",
+            b"\x01\x09\x04\x09\x03\x07\x02\x07\0\0\0\0\0\x01\0\x08\0\0\0\0\0\x02\0\0\0",
+            b"\x01\x0A\x04",
         ];
         for (message, expected) in messages().into_iter().zip(expected) {
             assert_eq!(message.encode(), expected, "{message:?}");
@@ -413,7 +472,8 @@ mod tests {
     #[test]
     fn the_library_keeps_all_that_a_message_has() {
         for message in messages() {
-            let is_ours = matches!(message, Message::Forgot | Message::Resigned { .. });
+            let is_ours =
+                matches!(message, Message::Forgot | Message::Resigned { .. } | Message::Incomplete { .. });
             let library = message.to_library();
             assert_eq!(library.is_none(), is_ours);
             if let Some(library) = library {
@@ -432,6 +492,7 @@ mod tests {
             entries: entries.to_vec(),
         };
         let entries = entries();
+        let snapshot = |last| Message::Snapshot { term: 4, last, reaped: 0, configuration: configuration() };
         let refused = [
             (append(0, (6, 3), &[]), "a message of no term"),
             (append(NUMBER_MAX, (6, 3), &[]), "a term or an index is out of range"),
@@ -441,6 +502,9 @@ mod tests {
             (append(3, (6, 3), &entries), "entries that do not follow"),
             (append(4, (6, 4), &entries), "entries that do not follow"),
             (append(4, (NUMBER_MAX - 1, 3), &entries), "entries that do not follow"),
+            (snapshot((0, 3)), "a snapshot of no entry"),
+            (snapshot((9, 0)), "a snapshot of no entry"),
+            (snapshot((9, 5)), "a snapshot of no entry"),
         ];
         for (message, error) in refused {
             assert_eq!(Message::read(message.encode()), Err(Malformed(error)), "{message:?}");
@@ -449,7 +513,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn changed_bytes_make_no_panic(at in 0_usize..12, changes: Vec<(u16, u8)>) {
+        fn changed_bytes_make_no_panic(at in 0_usize..14, changes: Vec<(u16, u8)>) {
             let mut bytes = messages()[at].encode().to_vec();
             for (place, value) in changes {
                 let place = usize::from(place) % bytes.len();

@@ -11,15 +11,17 @@
 //! 3. A message that says something about the disk waits until that is synced (`outbox.rs`).
 //! 4. Nothing of a peer reaches the library that its own checks answer with a panic, and a voter that finds out that
 //!    it forgot takes no part any more (`guard.rs`).
-//! 5. A settled group has no timer and sends nothing (`timers.rs`).
+//! 5. A voter whose next entry is trimmed is caught up by the caller; the group says when, and installs the result
+//!    (`catch_ups.rs`).
+//! 6. A settled group has no timer and sends nothing (`timers.rs`).
 //!
 //! Invariants: a term has one leader; a committed entry is never changed; no condition is decided and no read is
 //! served before the leader's first entry is applied; an answer is `Unavailable` only if the request was not applied
 //! and never will be. The same inputs at the same times with the same random numbers give the same outputs.
 //!
-//! Left out: the journal and the tables, which are the caller's; leases; changes of the voters; catch-up of a voter
-//! whose entries are gone.
+//! Left out: the journal and the tables, which are the caller's; leases; changes of the voters.
 
+mod catch_ups;
 mod configuration;
 mod drive;
 mod entry;
@@ -39,11 +41,15 @@ mod window;
 
 use std::collections::BTreeSet;
 
+use std::time::Duration;
+
 use base::{Monotonic, Rng};
 use bytes::Bytes;
 use protocol::peer::Malformed;
 use raft::{RawNode, StateRole};
 
+use self::catch_ups::CatchUps;
+pub use self::catch_ups::{REAP_SILENCE, SNAPSHOT_RETRY};
 pub use self::configuration::{Configuration, VOTERS_MAX};
 pub use self::entry::{Entry, NUMBER_MAX, Payload, Version, Write};
 pub use self::identity::{Birth, VoterId};
@@ -135,17 +141,67 @@ pub enum Input {
         /// The peer.
         voter: VoterId,
     },
+    /// A leader's catch-up of a voter has begun; the receiver has all up to a base, or has dropped it.
+    CatchUpBegun {
+        /// The receiver.
+        voter: VoterId,
+        /// An index up to which it has all, or this leader's applied one if it is refilled.
+        base: u64,
+    },
+    /// A leader's catch-up of a voter broke; it begins anew when the voter is heard.
+    CatchUpBroken {
+        /// The receiver.
+        voter: VoterId,
+    },
+    /// A voter has all parts of a leader's catch-up.
+    CaughtUp {
+        /// The receiver.
+        voter: VoterId,
+        /// The last entry that was applied when the first part was folded.
+        index: u64,
+        /// Its term.
+        term: u64,
+    },
+    /// A catch-up begins here, before its first part is written; earlier ones count no more.
+    Receiving {
+        /// The store drops the group's keys, so this voter neither campaigns nor serves until it has all parts.
+        is_incomplete: bool,
+    },
+    /// The store here has all parts of a catch-up, synced.
+    Received {
+        /// The last entry of the snapshot.
+        index: u64,
+        /// Its term.
+        term: u64,
+    },
+    /// A leader is to reap tombstones, as far as [`Group::may_reap_through`] said at the last one and says now. Come
+    /// some minutes after the last one.
+    Reap {
+        /// The silence after which a voter does not hold reaping up any more: [`REAP_SILENCE`].
+        silence: Duration,
+    },
     /// Time has passed; due at [`Group::next_timer`].
     Tick,
 }
 
-/// Records to be written together.
+/// A snapshot of which the store has all parts: all up to its index is applied, and no entry before is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Install {
+    /// The last entry of the snapshot.
+    pub index: u64,
+    /// Its term.
+    pub term: u64,
+}
+
+/// Records to be written together: all of a batch, or after a crash a part of its last entries is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Its number, for [`Input::Persisted`].
     pub number: u64,
     /// The state, to be written before the entries.
     pub state: Option<GroupState>,
+    /// A snapshot to be noted as applied, in place of all entries; there is a state with it.
+    pub install: Option<Install>,
     /// Entries. One of another term than the one at its index replaces that one and all above.
     pub entries: Vec<Entry>,
 }
@@ -162,7 +218,7 @@ pub enum Output {
         /// The message.
         message: Bytes,
     },
-    /// Apply entries to the tables, before the outputs that follow.
+    /// Apply entries to the tables, before the outputs that follow. A version never replaces an equal or a newer one.
     Apply(Vec<Entry>),
     /// The end of a request.
     Answer {
@@ -170,6 +226,16 @@ pub enum Output {
         token: u64,
         /// Its answer.
         answer: Answer,
+    },
+    /// A voter needs entries that are not here any more, or lacks the group's keys.
+    CatchUpWanted {
+        /// The voter.
+        voter: VoterId,
+    },
+    /// A catch-up that was wanted is over: it has succeeded, or has to be given up.
+    CatchUpEnded {
+        /// The voter.
+        voter: VoterId,
     },
     /// This store lost entries that it had acknowledged: it takes no part any more, and needs a new birth.
     Forgot,
@@ -233,6 +299,17 @@ pub struct Group {
     requests: Requests,
     reads: Reads,
     timers: Timers,
+    catch_ups: CatchUps,
+    /// A snapshot that is being installed: the number of its batch, and its index.
+    installing: Option<(u64, u64)>,
+    /// Index and term of a snapshot that the store has all parts of, and that is not applied.
+    received: Option<(u64, u64)>,
+    /// The store has dropped the group's keys, and does not have all parts of a snapshot yet.
+    is_incomplete: bool,
+    /// The index through which tombstones could be reaped when that was asked last.
+    reapable: u64,
+    /// When this voter began to lead.
+    leads_since: Monotonic,
     /// The cluster knows this start of the process.
     is_registered: bool,
     /// This store lost entries that it had acknowledged.
@@ -250,13 +327,19 @@ impl Group {
     pub fn step(&mut self, input: Input, now: Monotonic, out: &mut Vec<Output>) {
         let before = self.progress();
         match input {
-            Input::Message { from, message } => self.on_message(from, message),
-            Input::Persisted { number } => self.on_persisted(number),
+            Input::Message { from, message } => self.on_message(from, message, now),
+            Input::Persisted { number } => self.on_persisted(number, now),
             Input::Propose(proposal) => self.propose(proposal, now),
             Input::Read { token, deadline } => self.read(token, deadline, now),
             Input::Registered => self.is_registered = true,
             Input::Reachable { voter, is_up } => self.on_reachable(voter, is_up),
             Input::Restarted { voter } => self.on_restarted(voter),
+            Input::CatchUpBegun { voter, base } => self.on_catch_up_begun(voter, base),
+            Input::CatchUpBroken { voter } => self.on_catch_up_broken(voter),
+            Input::CaughtUp { voter, index, term } => self.on_caught_up(voter, (index, term)),
+            Input::Receiving { is_incomplete } => self.on_receiving(is_incomplete),
+            Input::Received { index, term } => self.on_received((index, term)),
+            Input::Reap { silence } => self.reap(silence, now),
             Input::Tick => {}
         }
         self.drain(now);
@@ -290,13 +373,16 @@ impl Group {
         let has_all = |voter: VoterId| {
             let progress = self.raw.raft.prs().get(voter.number());
             !self.timers.is_restarted(voter)
-                && progress.is_some_and(|it| it.matched == last && it.committed_index == last)
+                && progress.is_some_and(|it| {
+                    it.matched == last && (it.committed_index == last || base::planted!(CommitNoteLost))
+                })
         };
         let mut reached = self.raw.store().configuration.others(self.identity.voter);
         self.is_ready()
             && self.applied == last
             && self.requests.len() == 0
             && !self.outbox.has_writes()
+            && self.catch_ups.receivers().all(|voter| !self.timers.reaches(voter))
             && self.reaches_majority()
             && reached.all(|voter| !self.timers.reaches(voter) || self.is_forgetful(voter) || has_all(voter))
     }
@@ -320,6 +406,21 @@ impl Group {
     /// The last entry that was handed out to be applied.
     pub fn applied(&self) -> u64 {
         self.applied
+    }
+
+    /// Index and term of the last entry that was handed out to be applied; none while a snapshot is installed.
+    pub fn applied_entry(&self) -> Option<(u64, u64)> {
+        Some((self.applied, self.raw.store().term_at(self.applied)?))
+    }
+
+    /// The highest index through which an entry that was here reaps tombstones, applied or not.
+    pub fn reaped(&self) -> u64 {
+        self.raw.store().hard.reaped
+    }
+
+    /// Whether the store has dropped the group's keys, and does not have all parts of a catch-up yet.
+    pub fn is_incomplete(&self) -> bool {
+        self.is_incomplete
     }
 
     /// The last entry that is known to be committed.

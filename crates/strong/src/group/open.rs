@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use base::Rng;
+use base::{Monotonic, Rng};
 use raft::{Config, RawNode};
 
 use super::entry::Entry;
 use super::identity::VoterId;
 use super::log::Log;
 use super::state::{GroupState, Progress};
-use super::{Group, Outbox, Overlay, Reads, Requests, Timers, UNAPPLIED_BYTES_MAX};
+use super::{CatchUps, Group, Outbox, Overlay, Reads, Requests, Timers, UNAPPLIED_BYTES_MAX};
 
 /// Bytes of entries in one message, at most: all that may be unapplied fits, so that a suspect voter is brought up to
 /// date by one message that it need not acknowledge in part.
@@ -64,6 +64,8 @@ pub struct Stored {
     pub entries: Vec<Entry>,
     /// The highest entry that this store may have acknowledged, if one up to it is damaged or missing.
     pub suspect_through: Option<u64>,
+    /// The store has dropped the group's keys for a catch-up that has not ended: `Checkpoint::is_incomplete`.
+    pub is_incomplete: bool,
 }
 
 impl Group {
@@ -72,7 +74,7 @@ impl Group {
     /// # Errors
     /// [`OpenError`].
     pub fn open(identity: Identity, stored: Stored, rng: Box<dyn Rng>) -> Result<Group, OpenError> {
-        let Stored { state, progress, base, entries, suspect_through } = stored;
+        let Stored { state, progress, base, entries, suspect_through, is_incomplete } = stored;
         let Progress { applied, commit } = progress;
         let GroupState { founding, hard, configuration, is_removed, .. } = state;
         if founding != identity.founding {
@@ -106,7 +108,9 @@ impl Group {
             return Err(OpenError::Entries("a committed one is missing"));
         }
         log.commit = commit.min(last);
-        Ok(Group::new(identity, log, applied.0, suspect_through, rng))
+        let mut group = Group::new(identity, log, applied.0, suspect_through, rng);
+        group.is_incomplete = is_incomplete;
+        Ok(group)
     }
 
     fn new(
@@ -140,6 +144,12 @@ impl Group {
             requests: Requests::default(),
             reads: Reads::default(),
             timers: Timers::default(),
+            catch_ups: CatchUps::default(),
+            installing: None,
+            received: None,
+            is_incomplete: false,
+            reapable: 0,
+            leads_since: Monotonic(0),
             is_registered: base::planted!(CloneVotesBeforeRegistered),
             has_forgotten: false,
             suspect_through,
@@ -153,6 +163,7 @@ impl Group {
     pub(super) fn may_vote(&self) -> bool {
         self.is_registered
             && !self.has_forgotten
+            && self.installing.is_none()
             && (self.suspect_through.is_none() || base::planted!(DamagedProposalVotes))
             && self.raw.store().configuration.has_voter(self.identity.voter)
     }
@@ -176,7 +187,8 @@ mod tests {
         let progress = Progress { applied: (2, 2), commit: 3 };
         let entry = |(index, &term)| Entry { index, term, payload: Payload::First };
         let entries = (3..).zip(terms).map(entry).collect();
-        let mut stored = Stored { state, progress, base: (2, 2), entries, suspect_through };
+        let mut stored =
+            Stored { state, progress, base: (2, 2), entries, suspect_through, is_incomplete: false };
         change(&mut stored);
         let identity = Identity { voter, rank: 0, founding: 1, epoch: 0 };
         Group::open(identity, stored, Box::new(SplitMix64::new(1)))

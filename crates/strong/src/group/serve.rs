@@ -45,10 +45,7 @@ impl Group {
         let (key, is_deletion) = (write.key.clone(), write.object.is_none());
         let size = write.size();
         let payload = Payload::Write(write);
-        let is_full = last - self.applied >= UNAPPLIED_ENTRIES_MAX
-            || last > self.applied && self.unapplied_bytes(last) + size > UNAPPLIED_BYTES_MAX
-            || last + 1 >= NUMBER_MAX;
-        if is_full || self.raw.propose(Vec::new(), payload.encode().to_vec()).is_err() {
+        if self.is_full(size) || self.raw.propose(Vec::new(), payload.encode().to_vec()).is_err() {
             return self.answer(token, Answer::Unavailable(Cause::Overload));
         }
         let (index, term) = (last + 1, self.term());
@@ -56,6 +53,14 @@ impl Group {
         let version = (!is_deletion).then(|| self.version(index));
         self.overlay.propose(key, Head { version, index });
         self.requests.add(token, Waiting::Write { index, term }, deadline);
+    }
+
+    /// Whether an entry of that size would be one too many that is not applied.
+    pub(super) fn is_full(&self, size: usize) -> bool {
+        let (last, _) = self.last();
+        last - self.applied >= UNAPPLIED_ENTRIES_MAX
+            || last > self.applied && self.unapplied_bytes(last) + size > UNAPPLIED_BYTES_MAX
+            || last + 1 >= NUMBER_MAX
     }
 
     /// Takes a read, which waits for its confirmation.
@@ -150,6 +155,8 @@ impl Group {
     pub(super) fn on_leadership_lost(&mut self) {
         self.overlay.clear();
         self.reads.clear();
+        self.end_catch_ups();
+        self.reapable = 0;
         let gives_up_writes = base::planted!(UnavailableButApplied);
         let is_over = |waiting: &Waiting| gives_up_writes || !matches!(waiting, Waiting::Write { .. });
         for token in self.requests.tokens(is_over) {

@@ -38,6 +38,8 @@ pub(super) struct Timers {
     heartbeat_at: Option<Monotonic>,
     down: BTreeSet<VoterId>,
     backoffs: BTreeMap<VoterId, Backoff>,
+    /// When a voter was heard last, while this one leads.
+    heard: BTreeMap<VoterId, Monotonic>,
     /// Voters that have started anew and were not heard since.
     restarted: BTreeSet<VoterId>,
     /// A term whose leader has started anew, so nobody leads it.
@@ -53,6 +55,16 @@ impl Timers {
     /// Notes a message of a voter. It may be old, so it does not make the voter reachable.
     pub(super) fn on_heard(&mut self, voter: VoterId) {
         self.backoffs.remove(&voter);
+    }
+
+    /// Notes when a voter was heard, for a leader.
+    pub(super) fn on_heard_at(&mut self, voter: VoterId, now: Monotonic) {
+        self.heard.insert(voter, now);
+    }
+
+    /// When a voter was heard last, at or after an instant.
+    pub(super) fn heard(&self, voter: VoterId, since: Monotonic) -> Monotonic {
+        self.heard.get(&voter).copied().unwrap_or(since).max(since)
     }
 
     pub(super) fn on_up(&mut self, voter: VoterId) {

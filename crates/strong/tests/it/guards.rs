@@ -1,10 +1,12 @@
 //! Messages with anything in them that can be read: none ends the process.
 
+use std::time::Duration;
+
 use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
 use bytes::Bytes;
 use strong::group::{
-    Answer, Cause, Condition, Entry, Input, Message, NUMBER_MAX, Output, Payload, Proposal,
+    Answer, Cause, Condition, Configuration, Entry, Input, Message, NUMBER_MAX, Output, Payload, Proposal,
     UNAPPLIED_BYTES_MAX, UNAPPLIED_ENTRIES_MAX, Write,
 };
 
@@ -15,7 +17,13 @@ fn below(rng: &mut SplitMix64, bound: u64) -> usize {
 }
 
 /// A message with numbers near those of a group, of which it had some entries: index and term.
-fn some_message(rng: &mut SplitMix64, own_term: u64, last: u64, known: &[(u64, u64)]) -> Message {
+fn some_message(
+    rng: &mut SplitMix64,
+    own_term: u64,
+    last: u64,
+    known: &[(u64, u64)],
+    (received, configuration): ((u64, u64), &Configuration),
+) -> Message {
     let term = (own_term + rng.below(4)).saturating_sub(1).max(1);
     let near = |rng: &mut SplitMix64| match rng.chance(1, 50) {
         true => NUMBER_MAX - 2,
@@ -23,7 +31,7 @@ fn some_message(rng: &mut SplitMix64, own_term: u64, last: u64, known: &[(u64, u
     };
     let earlier = |rng: &mut SplitMix64| 1 + rng.below(term);
     let commit = (near(rng), earlier(rng));
-    match rng.below(9) {
+    match rng.below(11) {
         0 | 1 => {
             let known = known.iter().rev().filter(|(_, of_term)| *of_term <= term);
             let known = known.copied().nth(usize::try_from(rng.below(4)).unwrap());
@@ -64,6 +72,12 @@ fn some_message(rng: &mut SplitMix64, own_term: u64, last: u64, known: &[(u64, u
             Message::VoteReply { term, commit, is_pre, is_rejected }
         }
         7 => Message::Resigned { term },
+        8 => Message::Incomplete { term },
+        9 => {
+            let last = if rng.chance(1, 2) { received } else { (near(rng), earlier(rng)) };
+            let (term, reaped) = (term.max(last.1), rng.below(last.0));
+            Message::Snapshot { term, last, reaped, configuration: configuration.clone() }
+        }
         _ => Message::TimeoutNow { term },
     }
 }
@@ -80,6 +94,8 @@ fn no_message_of_a_peer_makes_a_panic() {
         let mut group = world.nodes[here].group.take().unwrap();
         let (mut unsynced, mut known, mut token) = (Vec::new(), vec![group.last()], 1_000);
         let mut asked = None;
+        let mut received = (1, 1);
+        let configuration = group.state().configuration;
         if seed % 2 == 0 {
             // It stands for election.
             let voter = group.leader().unwrap();
@@ -90,8 +106,23 @@ fn no_message_of_a_peer_makes_a_panic() {
             let deadline = Monotonic(world.now.0 + SECOND);
             token += 1;
             let peer = peers[usize::try_from(rng.below(peers.len() as u64)).unwrap()];
-            let input = match rng.below(14) {
+            let input = match rng.below(20) {
                 0 => Input::Tick,
+                14 if !group.leads() => Input::Receiving { is_incomplete: rng.chance(1, 2) },
+                15 => {
+                    let index = (group.last().0 + rng.below(5)).saturating_sub(2).max(1);
+                    received = (index, 1 + rng.below(group.term()));
+                    Input::Received { index, term: received.1 }
+                }
+                16 => Input::CatchUpBegun { voter: peer, base: rng.below(group.applied() + 1) },
+                17 => match group.applied_entry() {
+                    Some((index, term)) => Input::CaughtUp { voter: peer, index, term },
+                    None => Input::CatchUpBroken { voter: peer },
+                },
+                18 => {
+                    group.trim(usize::try_from(rng.below(200)).unwrap());
+                    Input::Reap { silence: Duration::from_secs(rng.below(2)) }
+                }
                 1 | 6 if !unsynced.is_empty() => {
                     let all = unsynced.len() - 1;
                     let some = usize::try_from(rng.below(unsynced.len() as u64)).unwrap();
@@ -115,7 +146,14 @@ fn no_message_of_a_peer_makes_a_panic() {
                     Input::Reachable { voter: peer, is_up }
                 }
                 _ => {
-                    let message = some_message(&mut rng, group.term(), group.last().0, &known).encode();
+                    let message = some_message(
+                        &mut rng,
+                        group.term(),
+                        group.last().0,
+                        &known,
+                        (received, &configuration),
+                    );
+                    let message = message.encode();
                     Input::Message { from: peer, message }
                 }
             };

@@ -1,8 +1,11 @@
 //! Lives of groups under all faults, with clients whose histories are checked.
 
+use std::time::Duration;
+
+use strong::group::REAP_SILENCE;
 use strong::linearizability::Verdict;
 
-use crate::world::{Faults, MILLISECOND, SECOND, World};
+use crate::world::{Faults, Limits, MILLISECOND, SECOND, World};
 
 /// A life of 20 seconds.
 pub fn a_life(seed: u64) -> World {
@@ -13,7 +16,13 @@ pub fn a_life(seed: u64) -> World {
         every: Some([300, 800, 2_000][usize::try_from(seed / 2 % 3).unwrap()] * MILLISECOND),
         loses_disks: seed % 2 == 1,
     };
-    let mut world = World::new(seed, nodes, 4).with_faults(faults);
+    let limits = Limits {
+        window: [None, Some(0), Some(300), Some(1_000)][usize::try_from(seed / 2 % 4).unwrap()],
+        forgets_applied: seed % 5 < 3,
+        reap_every: (!seed.is_multiple_of(7)).then_some(700 * MILLISECOND),
+        reap_silence: if seed.is_multiple_of(3) { Duration::from_secs(2) } else { REAP_SILENCE },
+    };
+    let mut world = World::new(seed, nodes, 4).with_faults(faults).with_limits(limits);
     world.run(20 * SECOND);
     world.end();
     world
@@ -32,6 +41,7 @@ fn lives_are_linearizable() {
     for outcome in ["read", "done", "failed", "unavailable", "timeout"] {
         assert!(counts[outcome] >= seeds, "lives have {outcome}");
     }
+    assert!(counts["part"] >= seeds, "lives have catch-ups");
 }
 
 #[test]

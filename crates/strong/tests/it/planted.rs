@@ -7,9 +7,10 @@ use strong::linearizability::Verdict;
 
 use crate::lives::a_life;
 use crate::stories::{
-    a_clone_is_started, a_condition_fails_by_a_write_that_is_lost, a_disk_with_an_acknowledged_write_is_lost,
-    a_journal_is_set_back, all_lose_power_after_a_write, an_acknowledged_entry_is_damaged,
-    an_answer_to_a_read_is_late, votes_are_asked_for_twice,
+    a_clone_is_started, a_commit_note_is_lost, a_condition_fails_by_a_write_that_is_lost,
+    a_disk_with_an_acknowledged_write_is_lost, a_journal_is_set_back, a_tombstone_is_reaped_without_a_voter,
+    a_tombstone_is_to_be_reaped_beside_a_catch_up, all_lose_power_after_a_write,
+    an_acknowledged_entry_is_damaged, an_answer_to_a_read_is_late, votes_are_asked_for_twice,
 };
 use crate::world::World;
 
@@ -64,6 +65,11 @@ caught! {
     planted_forgot_unnoticed: ForgotUnnoticed, a_journal_is_set_back;
     planted_damaged_proposal_votes: DamagedProposalVotes, an_acknowledged_entry_is_damaged;
     planted_lost_disk_votes: LostDiskVotes, a_disk_with_an_acknowledged_write_is_lost;
+    planted_snapshot_part_kept: SnapshotPartKept, a_tombstone_is_reaped_without_a_voter;
+    planted_catch_up_resumed_newer: CatchUpResumedNewer, a_life;
+    planted_reaped_too_early: ReapedTooEarly, a_tombstone_is_to_be_reaped_beside_a_catch_up;
+    planted_commit_note_lost: CommitNoteLost, a_commit_note_is_lost;
+    planted_probe_paused: ProbePaused, a_life;
 }
 
 /// How soon lives of groups catch each bug, without the stories: `PLANTED_SURVEY=1000`.
@@ -82,6 +88,11 @@ fn planted_survey() {
         Planted::CasBesideProposal,
         Planted::ReadIndexReused,
         Planted::LostDiskVotes,
+        Planted::SnapshotPartKept,
+        Planted::CatchUpResumedNewer,
+        Planted::ReapedTooEarly,
+        Planted::CommitNoteLost,
+        Planted::ProbePaused,
     ] {
         println!("SURVEY {bug:?}: {:?}", caught(bug, seeds, a_life));
     }

@@ -1,9 +1,11 @@
 //! Stories in which a bug would show: each holds here, and `planted.rs` plants the bug.
 
-use strong::group::{Condition, Group};
+use std::time::Duration;
+
+use strong::group::{Condition, Group, Input, REAP_SILENCE};
 use strong::linearizability::{Action, Outcome, Verdict};
 
-use crate::world::{SECOND, World, key};
+use crate::world::{Limits, SECOND, World, key};
 
 /// Two voters have voted for a candidate and start anew; another one that has not heard of its term asks for their
 /// votes.
@@ -160,9 +162,104 @@ pub fn a_clone_is_started(seed: u64) -> World {
     world
 }
 
+/// A key is deleted and its tombstone reaped while a voter that has the key is away.
+pub fn a_tombstone_is_reaped_without_a_voter(seed: u64) -> World {
+    let mut world = World::quiet(seed, 3).with_limits(NO_LOG);
+    let leader = world.settle();
+    let late = (leader + 1) % 3;
+    put_all(&mut world, leader, 1);
+    world.settle();
+    world.crash(late);
+    assert_eq!(world.ask(leader, key(5), Action::Delete, Condition::None), Outcome::Done);
+    let leader = world.settle();
+    for _ in 0..2 {
+        world.step(leader, Input::Reap { silence: Duration::ZERO });
+        world.run(SECOND);
+    }
+    assert!(!world.nodes[leader].table.contains_key(&key(5)), "the tombstone is reaped");
+    world.start(late);
+    world.end();
+    assert!(world.counts["refill"] > 0, "the voter is refilled");
+    world
+}
+
+/// Tombstones are to be reaped while a voter is caught up that has a key deleted since.
+pub fn a_tombstone_is_to_be_reaped_beside_a_catch_up(seed: u64) -> World {
+    let mut world = World::quiet(seed, 3).with_limits(NO_LOG);
+    let leader = world.settle();
+    let late = (leader + 1) % 3;
+    put_all(&mut world, leader, 1);
+    world.settle();
+    world.crash(late);
+    assert_eq!(world.ask(leader, key(5), Action::Delete, Condition::None), Outcome::Done);
+    put_all(&mut world, leader, 10);
+    let leader = world.settle();
+    world.start(late);
+    run_until_parts(&mut world, 1);
+    for _ in 0..2 {
+        world.step(leader, Input::Reap { silence: REAP_SILENCE });
+    }
+    world.end();
+    assert!(!world.counts.contains_key("refill"), "the voter keeps what it has");
+    world
+}
+
+/// A catch-up is broken off between its parts, by a crash of the receiver; keys of the first part are written
+/// meanwhile.
+pub fn a_catch_up_goes_on_after_a_crash(seed: u64) -> World {
+    let mut world = World::quiet(seed, 3).with_limits(NO_LOG);
+    let leader = world.settle();
+    let late = (leader + 1) % 3;
+    world.settle();
+    world.crash(late);
+    put_all(&mut world, leader, 1);
+    put_all(&mut world, leader, 10);
+    let leader = world.settle();
+    world.start(late);
+    run_until_parts(&mut world, 2);
+    world.run(SECOND / 100);
+    world.crash(late);
+    put_all(&mut world, leader, 20);
+    world.start(late);
+    world.end();
+    world
+}
+
+/// Links break when a write is answered, so that followers do not hear that it is committed, and come back soon.
+pub fn a_commit_note_is_lost(seed: u64) -> World {
+    let mut world = World::quiet(seed, 3);
+    let leader = world.settle();
+    assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
+    world.isolate(leader);
+    world.run(SECOND / 2);
+    world.cuts.clear();
+    world.run(5 * SECOND);
+    world.check_tables();
+    world
+}
+
+/// Nodes that keep no entry that is applied.
+const NO_LOG: Limits =
+    Limits { window: Some(0), forgets_applied: true, reap_every: None, reap_silence: REAP_SILENCE };
+
+/// Lets time pass until that many more parts of catch-ups are written.
+fn run_until_parts(world: &mut World, count: u64) {
+    let parts = |world: &World| world.counts.get("part").copied().unwrap_or(0);
+    let before = parts(world);
+    assert!(world.run_until(20 * SECOND, |world| parts(world) == before + count));
+}
+
+/// Writes the first five keys, and the sixth the first time.
+fn put_all(world: &mut World, leader: usize, value: u64) {
+    for number in 0..if value == 1 { 6 } else { 5 } {
+        let outcome = world.ask(leader, key(number), Action::Put(value + number), Condition::None);
+        assert_eq!(outcome, Outcome::Done);
+    }
+}
+
 #[test]
 fn stories_are_linearizable() {
-    let stories: [fn(u64) -> World; 8] = [
+    let stories: [fn(u64) -> World; 12] = [
         votes_are_asked_for_twice,
         a_condition_fails_by_a_write_that_is_lost,
         an_answer_to_a_read_is_late,
@@ -171,6 +268,10 @@ fn stories_are_linearizable() {
         a_journal_is_set_back,
         an_acknowledged_entry_is_damaged,
         a_clone_is_started,
+        a_tombstone_is_reaped_without_a_voter,
+        a_tombstone_is_to_be_reaped_beside_a_catch_up,
+        a_catch_up_goes_on_after_a_crash,
+        a_commit_note_is_lost,
     ];
     for (number, story) in stories.into_iter().enumerate() {
         for seed in 0..20 {

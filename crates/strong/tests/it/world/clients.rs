@@ -38,7 +38,7 @@ impl World {
         if !self.has_clients {
             return;
         }
-        let key = key(self.rng.below(2));
+        let key = key(if self.rng.chance(1, 4) { self.rng.below(6) } else { self.rng.below(2) });
         if self.rng.chance(1, 10) {
             self.clients[client].node = self.below(self.nodes.len());
         }

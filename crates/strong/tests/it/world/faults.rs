@@ -2,7 +2,7 @@
 
 use base::{Monotonic, Rng};
 
-use super::{Event, MILLISECOND, SECOND, World};
+use super::{Event, Limits, MILLISECOND, SECOND, World};
 
 /// Faults that a world has.
 #[derive(Clone, Copy, Default)]
@@ -82,6 +82,13 @@ impl World {
 
     pub fn pause(&mut self, node: usize, nanos: u64) {
         self.nodes[node].paused_until = Monotonic(self.now.0 + nanos);
+    }
+
+    /// Begins with bounds on logs, and the reaping of tombstones.
+    pub fn with_limits(mut self, limits: Limits) -> World {
+        self.limits = limits;
+        self.after(SECOND, Event::Reap);
+        self
     }
 
     /// Ends all faults but pauses under way, and starts all nodes that are down.

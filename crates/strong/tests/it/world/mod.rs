@@ -4,8 +4,11 @@
 //! them again. Nodes ping each other on the same network, and hold a peer for down after a while of silence. Clients
 //! send one request at a time; each request and its answer is an operation of a history.
 //!
+//! Tables are caught up by parts of a few keys; groups trim their logs to a window of a few entries in some lives.
+//!
 //! Checked after each step: one leader of each term, and one applied entry at each index.
 
+mod catch_up;
 mod clients;
 mod faults;
 mod network;
@@ -17,9 +20,11 @@ use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
 use bytes::Bytes;
 use ring::NodeId;
+use strong::catch_up::{ReceiverInput, Sender};
 use strong::group::{Birth, Condition, Configuration, Entry, Group, Input, Output, VoterId};
 use strong::linearizability::{Action, Operation, Outcome};
 
+pub use self::catch_up::Limits;
 use self::clients::{Client, Pending};
 pub use self::faults::Faults;
 use self::network::Wire;
@@ -35,6 +40,9 @@ const FOUNDING: u64 = 0xF00D;
 enum Event {
     Deliver { from: usize, life: u64, sent: Monotonic, to: usize, wire: Wire },
     Synced { node: usize, life: u64, number: u64, records: usize },
+    PartSynced { node: usize, life: u64, records: usize },
+    Fold { node: usize, life: u64, to: usize, above: u64, after: Option<Bytes> },
+    Reap,
     Ping { node: usize, life: u64 },
     Register { node: usize, life: u64 },
     Start { node: usize },
@@ -49,6 +57,7 @@ pub struct World {
     pub now: Monotonic,
     pub nodes: Vec<Node>,
     pub faults: Faults,
+    pub limits: Limits,
     pub cuts: BTreeSet<(usize, usize)>,
     /// A pair whose messages are on their way until a test lets them arrive.
     pub slow: Option<(usize, usize)>,
@@ -90,6 +99,7 @@ impl World {
             now: Monotonic(SECOND),
             nodes: births.into_iter().map(Node::new).collect(),
             faults: Faults::default(),
+            limits: Limits::default(),
             cuts: BTreeSet::new(),
             slow: None,
             delayed: Vec::new(),
@@ -164,7 +174,8 @@ impl World {
     /// Lets the next event before `end` happen; false if there is none.
     fn advance(&mut self, end: Monotonic) -> bool {
         let timer = |(number, node): (usize, &Node)| {
-            let timer = node.group.as_ref()?.next_timer()?;
+            let senders = node.senders.values().filter_map(Sender::next_timer);
+            let timer = senders.chain(node.group.as_ref()?.next_timer()).min()?;
             Some((timer.max(self.now).max(node.paused_until), number))
         };
         let timer = self.nodes.iter().enumerate().filter_map(timer).min();
@@ -179,6 +190,7 @@ impl World {
             let (_, event) = self.events.pop_first().unwrap();
             self.on_event(event);
         } else if let Some((_, node)) = timer {
+            self.tick_senders(node);
             self.step(node, Input::Tick);
         }
         true
@@ -188,6 +200,8 @@ impl World {
         let node = match event {
             Event::Deliver { to, .. } => Some(to),
             Event::Synced { node, .. }
+            | Event::PartSynced { node, .. }
+            | Event::Fold { node, .. }
             | Event::Ping { node, .. }
             | Event::Register { node, .. }
             | Event::Request { node, .. } => Some(node),
@@ -205,6 +219,18 @@ impl World {
                     self.step(node, Input::Persisted { number });
                 }
             }
+            Event::PartSynced { node, life, records } => {
+                if self.nodes[node].life == life {
+                    self.nodes[node].synced = records;
+                    self.receive(node, ReceiverInput::Synced);
+                }
+            }
+            Event::Fold { node, life, to, above, after } => {
+                if self.nodes[node].life == life {
+                    self.fold(node, to, above, after);
+                }
+            }
+            Event::Reap => self.reap(),
             Event::Ping { node, life } => self.ping(node, life),
             Event::Register { node, life } => {
                 if self.nodes[node].life == life {
@@ -238,10 +264,20 @@ impl World {
                 }
                 Output::Apply(entries) => self.apply(node, entries),
                 Output::Answer { token, answer } => self.on_answer(node, token, answer),
+                Output::CatchUpWanted { voter } => self.begin_catch_up(node, voter.node.0.into()),
+                Output::CatchUpEnded { voter } => {
+                    self.nodes[node].senders.remove(&voter.node.0.into());
+                }
                 Output::Forgot => self.nodes[node].forgot = true,
                 Output::Malformed { error, .. } => panic!("{error}"),
             }
         }
+        let Some(group) = &mut self.nodes[node].group else { return };
+        if let Some(window) = self.limits.window {
+            group.trim(window);
+        }
+        let index = group.applied();
+        self.receive(node, ReceiverInput::Applied { index });
         let Some(group) = self.nodes[node].group.as_ref().filter(|group| group.leads()) else { return };
         let leader = *self.leaders.entry(group.term()).or_insert(node);
         assert_eq!(leader, node, "two leaders of term {}", group.term());
@@ -251,8 +287,20 @@ impl World {
     pub fn settle(&mut self) -> usize {
         let is_settled =
             |world: &World| world.leader().is_some_and(|leader| world.group(leader).is_settled());
-        assert!(self.run_until(20 * SECOND, is_settled), "the group does not settle");
+        assert!(self.run_until(20 * SECOND, is_settled), "the group does not settle: {}", self.describe());
         self.leader().unwrap()
+    }
+
+    fn describe(&self) -> String {
+        let of_node = |node: &Node| {
+            let Some(group) = &node.group else { return "down".to_owned() };
+            let (role, term) = (if group.leads() { "leads" } else { "follows" }, group.term());
+            let (applied, commit, last) = (group.applied(), group.commit(), group.last());
+            let (senders, receiver) = (&node.senders, &node.receiver);
+            let flags = (group.is_incomplete(), group.has_forgotten(), group.is_suspect(), node.is_gone);
+            format!("{role} {term} {applied} {commit} {last:?} {flags:?} {senders:?} {receiver:?}")
+        };
+        self.nodes.iter().map(of_node).collect::<Vec<_>>().join("\n")
     }
 
     /// Ends a life: all faults are over, the group settles, and each key is read once more.
@@ -266,10 +314,18 @@ impl World {
             let read = self.ask(leader, key, Action::Get, Condition::None);
             assert!(matches!(read, Outcome::Read(_)), "a settled group answers: {read:?}");
         }
+        self.check_tables();
+    }
+
+    /// Checks that all nodes have the same tables.
+    pub fn check_tables(&self) {
+        let leader = self.leader().unwrap();
         for node in 0..self.nodes.len() {
             let it = &self.nodes[node];
             if it.group.as_ref().is_some_and(|group| !group.has_forgotten()) {
-                assert_eq!(it.table, self.nodes[leader].table, "tables of nodes {node} and {leader}");
+                let (here, there) = (it.live(), self.nodes[leader].live());
+                assert_eq!(here, there, "tables of nodes {node} and {leader}");
+                assert!(!self.group(node).is_incomplete(), "node {node} is caught up");
             }
         }
     }

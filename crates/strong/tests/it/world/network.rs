@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base::{Monotonic, Rng};
 use bytes::Bytes;
+use strong::catch_up::{ToReceiver, ToSender};
 use strong::group::Input;
 
 use super::{Event, MILLISECOND, SECOND, World};
@@ -21,6 +22,8 @@ const FRESH: Duration = Duration::from_secs(1);
 pub(super) enum Wire {
     Ping,
     Message(Bytes),
+    ToReceiver(ToReceiver),
+    ToSender(ToSender),
 }
 
 impl World {
@@ -64,8 +67,11 @@ impl World {
         if is_fresh && self.nodes[to].up.insert(from) {
             self.step(to, Input::Reachable { voter, is_up: true });
         }
-        if let Wire::Message(message) = wire {
-            self.step(to, Input::Message { from: voter, message });
+        match wire {
+            Wire::Ping => {}
+            Wire::Message(message) => self.step(to, Input::Message { from: voter, message }),
+            Wire::ToReceiver(message) => self.on_receiver_message(from, to, message),
+            Wire::ToSender(message) => self.on_sender_message(from, to, message),
         }
     }
 

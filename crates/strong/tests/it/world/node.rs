@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
 use bytes::Bytes;
-use strong::group::{Batch, Birth, Entry, Group, GroupState, Identity, Payload, Progress, Stored, Version};
+use strong::catch_up::{Checkpoint, Item, Receiver, Sender};
+use strong::group::{
+    Batch, Birth, Entry, Group, GroupState, Identity, Install, Payload, Progress, Stored, Version,
+};
 use strong::linearizability::{Action, Outcome};
 
 use super::network::PING_EVERY;
@@ -17,6 +20,21 @@ enum Record {
     Batch(Batch),
     /// All entries up to an index are applied.
     Applied(u64),
+    /// A part of a catch-up.
+    Part {
+        drops: bool,
+        items: Vec<Item>,
+        checkpoint: Checkpoint,
+    },
+    /// The catch-up has ended.
+    Forget,
+}
+
+/// The contents of a journal.
+struct Replayed {
+    stored: Stored,
+    table: Table,
+    checkpoint: Option<Checkpoint>,
 }
 
 /// The value of a key and its version.
@@ -32,6 +50,11 @@ pub struct Node {
     /// Number of this start of the process.
     pub(super) life: u64,
     pub table: Table,
+    /// Catch-ups of other nodes.
+    pub(super) senders: BTreeMap<usize, Sender>,
+    pub(super) receiver: Receiver,
+    /// The node that sends a catch-up here.
+    pub(super) sender: Option<usize>,
     disk: Vec<Record>,
     /// Records that are synced.
     pub(super) synced: usize,
@@ -55,6 +78,9 @@ impl Node {
             group: None,
             life: 0,
             table: BTreeMap::new(),
+            senders: BTreeMap::new(),
+            receiver: Receiver::default(),
+            sender: None,
             disk: Vec::new(),
             synced: 0,
             last_sync: Monotonic(0),
@@ -67,6 +93,11 @@ impl Node {
         }
     }
 
+    /// All keys that are not deleted.
+    pub fn live(&self) -> Vec<(&Bytes, Held)> {
+        self.table.iter().filter_map(|(key, &(version, value))| Some((key, (version, value?)))).collect()
+    }
+
     /// The value of a key and its version, unless it is absent or deleted.
     pub fn held(&self, key: &Bytes) -> Option<Held> {
         let &(version, value) = self.table.get(key)?;
@@ -75,14 +106,20 @@ impl Node {
 }
 
 impl World {
-    fn replay(&self, node: usize) -> (Stored, Table) {
+    fn replay(&self, node: usize) -> Replayed {
         let mut state = GroupState::found(FOUNDING, self.configuration.clone());
         let mut progress = Progress::FOUNDED;
+        let (mut base, mut known) = (progress.applied, None);
         let (mut entries, mut table) = (BTreeMap::<u64, Entry>::new(), Table::new());
         for record in &self.nodes[node].disk {
             match record {
                 Record::Batch(batch) => {
                     state = batch.state.clone().unwrap_or(state);
+                    if let Some(Install { index, term }) = batch.install {
+                        base = (index, term);
+                        progress = Progress { applied: base, commit: index };
+                        entries.clear();
+                    }
                     for entry in &batch.entries {
                         let is_other = |known: &Entry| known.term != entry.term;
                         if entries.get(&entry.index).is_some_and(is_other) {
@@ -97,10 +134,21 @@ impl World {
                     }
                     progress = Progress { applied: (*through, entries[through].term), commit: *through };
                 }
+                Record::Part { drops, items, checkpoint } => {
+                    put_part(&mut table, *drops, items);
+                    known = Some(checkpoint.clone());
+                }
+                Record::Forget => known = None,
             }
         }
+        if self.limits.forgets_applied {
+            base = progress.applied;
+            entries = entries.split_off(&(base.0 + 1));
+        }
         let entries = entries.into_values().collect();
-        (Stored { state, progress, base: (1, 1), entries, suspect_through: None }, table)
+        let is_incomplete = known.as_ref().is_some_and(|known: &Checkpoint| known.is_incomplete);
+        let stored = Stored { state, progress, base, entries, suspect_through: None, is_incomplete };
+        Replayed { stored, table, checkpoint: known }
     }
 
     /// Starts a node that is down.
@@ -108,21 +156,23 @@ impl World {
         if self.nodes[node].group.is_some() || self.nodes[node].is_gone {
             return;
         }
-        let (stored, table) = self.replay(node);
-        self.open(node, stored, table);
+        let replayed = self.replay(node);
+        self.open(node, replayed);
     }
 
     /// Starts a node of which entries from an index on are damaged.
     pub fn start_damaged(&mut self, node: usize, from: u64) {
-        let (mut stored, table) = self.replay(node);
+        let mut replayed = self.replay(node);
+        let stored = &mut replayed.stored;
         let through = stored.entries.last().unwrap().index;
         assert!(stored.progress.applied.0 < from && from <= through, "an entry that is not applied");
         stored.entries.retain(|entry| entry.index < from);
         stored.suspect_through = Some(through);
-        self.open(node, stored, table);
+        self.open(node, replayed);
     }
 
-    fn open(&mut self, node: usize, stored: Stored, table: Table) {
+    fn open(&mut self, node: usize, Replayed { stored, table, checkpoint }: Replayed) {
+        let applied = stored.progress.applied.0;
         let rank = u32::try_from(node).unwrap();
         let identity = Identity { voter: self.voter(node), rank, founding: FOUNDING, epoch: 0 };
         let rng = Box::new(SplitMix64::new(self.rng.next_u64()));
@@ -133,6 +183,9 @@ impl World {
         (it.group, it.table, it.up) = (Some(group), table, others.clone().collect());
         it.heard = others.map(|other| (other, (self.now, 0))).collect();
         let life = it.life;
+        let mut out = Vec::new();
+        self.nodes[node].receiver = Receiver::open(checkpoint, applied, &mut out);
+        self.on_received(node, out);
         let (ping, register) = (self.rng.below(PING_EVERY), self.rng.below(200 * MILLISECOND));
         self.after(ping, Event::Ping { node, life });
         if !self.nodes[node].is_refused {
@@ -156,6 +209,7 @@ impl World {
         }
         let it = &mut self.nodes[node];
         it.synced = it.disk.len();
+        it.senders.clear();
         it.paused_until = Monotonic(0);
         it.life += 1;
         let lost: Vec<u64> =
@@ -192,14 +246,29 @@ impl World {
     }
 
     pub(super) fn persist(&mut self, node: usize, batch: Batch) {
+        let number = batch.number;
+        let (at, life, records) = self.write(node, Record::Batch(batch));
+        self.at(at, Event::Synced { node, life, number, records });
+    }
+
+    /// Writes a record; when it and all before it are synced, in which life, and how many they are.
+    fn write(&mut self, node: usize, record: Record) -> (Monotonic, u64, usize) {
         let slow = if self.rng.chance(1, 50) { self.rng.below(300 * MILLISECOND) } else { 0 };
         let done = Monotonic(self.now.0 + MILLISECOND / 10 + self.rng.below(3 * MILLISECOND) + slow);
         let it = &mut self.nodes[node];
-        let (number, life) = (batch.number, it.life);
-        it.disk.push(Record::Batch(batch));
+        it.disk.push(record);
         it.last_sync = Monotonic(it.last_sync.0 + 1).max(done);
-        let (records, at) = (it.disk.len(), it.last_sync);
-        self.at(at, Event::Synced { node, life, number, records });
+        (it.last_sync, it.life, it.disk.len())
+    }
+
+    pub(super) fn write_part(&mut self, node: usize, drops: bool, items: Vec<Item>, checkpoint: Checkpoint) {
+        put_part(&mut self.nodes[node].table, drops, &items);
+        let (at, life, records) = self.write(node, Record::Part { drops, items, checkpoint });
+        self.at(at, Event::PartSynced { node, life, records });
+    }
+
+    pub(super) fn write_forget(&mut self, node: usize) {
+        self.nodes[node].disk.push(Record::Forget);
     }
 
     pub(super) fn apply(&mut self, node: usize, entries: Vec<Entry>) {
@@ -217,14 +286,26 @@ impl World {
 fn apply(table: &mut Table, entry: &Entry) {
     match &entry.payload {
         Payload::Write(write) => {
-            let value =
-                write.object.as_ref().map(|object| u64::from_le_bytes(object[..].try_into().unwrap()));
+            let value = write.object.as_ref().map(value_of);
             put(table, write.key.clone(), Version::new(0, entry.index), value);
         }
         Payload::Reap { through } => {
             table.retain(|_, (version, value)| value.is_some() || version.index() > *through);
         }
         Payload::First | Payload::Configuration(_) => {}
+    }
+}
+
+fn value_of(object: &Bytes) -> u64 {
+    u64::from_le_bytes(object[..].try_into().unwrap())
+}
+
+fn put_part(table: &mut Table, drops: bool, items: &[Item]) {
+    if drops {
+        table.clear();
+    }
+    for Item { key, version, object } in items {
+        put(table, key.clone(), *version, object.as_ref().map(value_of));
     }
 }
 
