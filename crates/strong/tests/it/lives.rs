@@ -21,6 +21,7 @@ pub fn a_life(seed: u64) -> World {
         forgets_applied: seed % 5 < 3,
         reap_every: (!seed.is_multiple_of(7)).then_some(700 * MILLISECOND),
         reap_silence: if seed.is_multiple_of(3) { Duration::from_secs(2) } else { REAP_SILENCE },
+        forwards: true,
     };
     let mut world = World::new(seed, nodes, 4).with_faults(faults).with_limits(limits);
     world.run(20 * SECOND);
@@ -42,6 +43,7 @@ fn lives_are_linearizable() {
         assert!(counts[outcome] >= seeds, "lives have {outcome}");
     }
     assert!(counts["part"] >= seeds, "lives have catch-ups");
+    assert!(counts["forward"] >= seeds, "lives have forwards");
 }
 
 #[test]

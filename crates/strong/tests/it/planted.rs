@@ -70,6 +70,7 @@ caught! {
     planted_reaped_too_early: ReapedTooEarly, a_tombstone_is_to_be_reaped_beside_a_catch_up;
     planted_commit_note_lost: CommitNoteLost, a_commit_note_is_lost;
     planted_probe_paused: ProbePaused, a_life;
+    planted_forward_executed_twice: ForwardExecutedTwice, a_life;
 }
 
 /// How soon lives of groups catch each bug, without the stories: `PLANTED_SURVEY=1000`.
@@ -93,6 +94,7 @@ fn planted_survey() {
         Planted::ReapedTooEarly,
         Planted::CommitNoteLost,
         Planted::ProbePaused,
+        Planted::ForwardExecutedTwice,
     ] {
         println!("SURVEY {bug:?}: {:?}", caught(bug, seeds, a_life));
     }

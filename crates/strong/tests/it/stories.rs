@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use strong::group::{Condition, Group, Input, REAP_SILENCE};
 use strong::linearizability::{Action, Outcome, Verdict};
 
@@ -170,7 +171,7 @@ pub fn a_tombstone_is_reaped_without_a_voter(seed: u64) -> World {
     put_all(&mut world, leader, 1);
     world.settle();
     world.crash(late);
-    assert_eq!(world.ask(leader, key(5), Action::Delete, Condition::None), Outcome::Done);
+    delete(&mut world, leader, 5);
     let leader = world.settle();
     for _ in 0..2 {
         world.step(leader, Input::Reap { silence: Duration::ZERO });
@@ -191,7 +192,7 @@ pub fn a_tombstone_is_to_be_reaped_beside_a_catch_up(seed: u64) -> World {
     put_all(&mut world, leader, 1);
     world.settle();
     world.crash(late);
-    assert_eq!(world.ask(leader, key(5), Action::Delete, Condition::None), Outcome::Done);
+    delete(&mut world, leader, 5);
     put_all(&mut world, leader, 10);
     let leader = world.settle();
     world.start(late);
@@ -239,8 +240,13 @@ pub fn a_commit_note_is_lost(seed: u64) -> World {
 }
 
 /// Nodes that keep no entry that is applied.
-const NO_LOG: Limits =
-    Limits { window: Some(0), forgets_applied: true, reap_every: None, reap_silence: REAP_SILENCE };
+const NO_LOG: Limits = Limits {
+    window: Some(0),
+    forgets_applied: true,
+    reap_every: None,
+    reap_silence: REAP_SILENCE,
+    forwards: false,
+};
 
 /// Lets time pass until that many more parts of catch-ups are written.
 fn run_until_parts(world: &mut World, count: u64) {
@@ -252,9 +258,18 @@ fn run_until_parts(world: &mut World, count: u64) {
 /// Writes the first five keys, and the sixth the first time.
 fn put_all(world: &mut World, leader: usize, value: u64) {
     for number in 0..if value == 1 { 6 } else { 5 } {
-        let outcome = world.ask(leader, key(number), Action::Put(value + number), Condition::None);
-        assert_eq!(outcome, Outcome::Done);
+        write(world, leader, key(number), |attempt| Action::Put(100 * attempt + value + number));
     }
+}
+
+fn delete(world: &mut World, leader: usize, number: u64) {
+    write(world, leader, key(number), |_| Action::Delete);
+}
+
+/// Writes. Nodes that keep no entry need catch-up when messages overtake each other, so a write may end as timeout.
+fn write(world: &mut World, leader: usize, key: Bytes, action: impl Fn(u64) -> Action) {
+    let is_done = |attempt| world.ask(leader, key.clone(), action(attempt), Condition::None) == Outcome::Done;
+    assert!((0..5).any(is_done), "a write succeeds");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use strong::group::{Group, Input};
 use super::network::Wire;
 use super::{Event, MILLISECOND, World};
 
-/// Bounds on what nodes keep.
+/// What nodes keep, and whether they pass requests on.
 #[derive(Clone, Copy, Default)]
 pub struct Limits {
     /// Bytes of a group's log in memory; all without.
@@ -24,6 +24,8 @@ pub struct Limits {
     pub reap_every: Option<u64>,
     /// Silence after which a voter does not hold reaping up.
     pub reap_silence: Duration,
+    /// Nodes pass some requests on to the leader.
+    pub forwards: bool,
 }
 
 impl World {

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use base::{Monotonic, Rng};
 use bytes::Bytes;
+use strong::Endpoint;
 use strong::group::{Answer, Cause, Condition, Input, Proposal, Write};
 use strong::linearizability::{Action, Operation, Outcome, STATES_MAX, Verdict, check};
 
+use super::network::Wire;
 use super::node::Held;
 use super::{Event, MILLISECOND, SECOND, World, key};
 
@@ -17,6 +19,19 @@ pub(super) struct Pending {
     pub(super) operation: Operation,
     pub(super) condition: Condition,
     pub(super) node: usize,
+}
+
+/// A request that one node has passed on to another.
+#[derive(Clone)]
+pub(super) struct Forward {
+    number: u64,
+    /// The life of the process that it is for.
+    to_life: u64,
+    token: u64,
+    key: Bytes,
+    action: Action,
+    condition: Condition,
+    deadline: Monotonic,
 }
 
 #[derive(Default)]
@@ -80,6 +95,63 @@ impl World {
             return self.finish(token, Outcome::Unavailable);
         }
         let deadline = Monotonic(self.now.0 + SECOND / 5 + self.rng.below(2 * SECOND));
+        let leader = self.group(node).leader().map(|leader| usize::from(leader.node.0));
+        match leader.filter(|leader| self.limits.forwards && *leader != node && self.rng.chance(1, 2)) {
+            Some(leader) => self.forward(node, leader, token, (key, action, condition), deadline),
+            None => self.submit(node, token, (key, action, condition), deadline),
+        }
+    }
+
+    /// Passes a request on. Its answer may be lost, so it ends at its deadline.
+    fn forward(
+        &mut self,
+        node: usize,
+        leader: usize,
+        token: u64,
+        (key, action, condition): (Bytes, Action, Condition),
+        deadline: Monotonic,
+    ) {
+        self.token += 1;
+        let to_life = self.nodes[node].heard.get(&leader).map_or(0, |(_, life)| *life);
+        let forward = Forward { number: self.token, to_life, token, key, action, condition, deadline };
+        self.send(node, leader, Wire::Forward(forward));
+        self.at(deadline, Event::Expire { token });
+    }
+
+    /// Executes a request of another node, unless it may have come before.
+    pub(super) fn on_forward(&mut self, (from, life): (usize, u64), node: usize, forward: Forward) {
+        let Forward { number, to_life, token, key, action, condition, deadline } = forward;
+        let shard = u16::try_from(from).unwrap();
+        let (origin, now) = (Endpoint { life, shard }, self.now);
+        let it = &mut self.nodes[node];
+        if it.life != to_life || it.forwards.admit(origin, number, deadline, now).is_err() {
+            return;
+        }
+        self.count("forward");
+        self.token += 1;
+        self.forwarded.insert(self.token, token);
+        self.submit(node, self.token, (key, action, condition), deadline);
+    }
+
+    /// Ends a request that was passed on and has no answer.
+    pub(super) fn on_expired(&mut self, token: u64) {
+        if let Some(pending) = self.pending.get(&token) {
+            let outcome = match pending.operation.action {
+                Action::Get => Outcome::Unavailable,
+                _ => Outcome::Timeout,
+            };
+            self.turn(pending.client, None);
+            self.finish(token, outcome);
+        }
+    }
+
+    fn submit(
+        &mut self,
+        node: usize,
+        token: u64,
+        (key, action, condition): (Bytes, Action, Condition),
+        deadline: Monotonic,
+    ) {
         let object = match action {
             Action::Get => return self.step(node, Input::Read { token, deadline }),
             Action::Put(value) | Action::PutOnce(value) | Action::Cas { value, .. } => {
@@ -95,7 +167,8 @@ impl World {
     }
 
     pub(super) fn on_answer(&mut self, node: usize, token: u64, answer: Answer) {
-        let pending = &self.pending[&token];
+        let token = self.forwarded.remove(&token).unwrap_or(token);
+        let Some(pending) = self.pending.get(&token) else { return };
         let (client, key, action) = (pending.client, pending.key.clone(), pending.operation.action);
         let held = self.nodes[node].held(&key);
         let seen = &mut self.clients[client].seen;

@@ -43,6 +43,7 @@ enum Event {
     PartSynced { node: usize, life: u64, records: usize },
     Fold { node: usize, life: u64, to: usize, above: u64, after: Option<Bytes> },
     Reap,
+    Expire { token: u64 },
     Ping { node: usize, life: u64 },
     Register { node: usize, life: u64 },
     Start { node: usize },
@@ -71,6 +72,8 @@ pub struct World {
     rng: SplitMix64,
     clients: Vec<Client>,
     pending: BTreeMap<u64, Pending>,
+    /// Tokens of requests that were passed on, by their tokens at the leader.
+    forwarded: BTreeMap<u64, u64>,
     token: u64,
     value: u64,
     /// Numbers calls and returns.
@@ -111,6 +114,7 @@ impl World {
             rng,
             clients: (0..clients).map(|_| Client::default()).collect(),
             pending: BTreeMap::new(),
+            forwarded: BTreeMap::new(),
             token: 0,
             value: 0,
             instant: 0,
@@ -231,6 +235,7 @@ impl World {
                 }
             }
             Event::Reap => self.reap(),
+            Event::Expire { token } => self.on_expired(token),
             Event::Ping { node, life } => self.ping(node, life),
             Event::Register { node, life } => {
                 if self.nodes[node].life == life {

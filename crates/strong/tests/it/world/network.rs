@@ -7,6 +7,7 @@ use bytes::Bytes;
 use strong::catch_up::{ToReceiver, ToSender};
 use strong::group::Input;
 
+use super::clients::Forward;
 use super::{Event, MILLISECOND, SECOND, World};
 
 /// Interval of pings between nodes.
@@ -24,6 +25,7 @@ pub(super) enum Wire {
     Message(Bytes),
     ToReceiver(ToReceiver),
     ToSender(ToSender),
+    Forward(Forward),
 }
 
 impl World {
@@ -71,6 +73,7 @@ impl World {
             Wire::Ping => {}
             Wire::Message(message) => self.step(to, Input::Message { from: voter, message }),
             Wire::ToReceiver(message) => self.on_receiver_message(from, to, message),
+            Wire::Forward(forward) => self.on_forward((from, life), to, forward),
             Wire::ToSender(message) => self.on_sender_message(from, to, message),
         }
     }

@@ -6,6 +6,7 @@ use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
 use bytes::Bytes;
 use strong::catch_up::{Checkpoint, Item, Receiver, Sender};
+use strong::forward::ForwardWindow;
 use strong::group::{
     Batch, Birth, Entry, Group, GroupState, Identity, Install, Payload, Progress, Stored, Version,
 };
@@ -53,6 +54,7 @@ pub struct Node {
     /// Catch-ups of other nodes.
     pub(super) senders: BTreeMap<usize, Sender>,
     pub(super) receiver: Receiver,
+    pub(super) forwards: ForwardWindow,
     /// The node that sends a catch-up here.
     pub(super) sender: Option<usize>,
     disk: Vec<Record>,
@@ -80,6 +82,7 @@ impl Node {
             table: BTreeMap::new(),
             senders: BTreeMap::new(),
             receiver: Receiver::default(),
+            forwards: ForwardWindow::default(),
             sender: None,
             disk: Vec::new(),
             synced: 0,
@@ -210,6 +213,7 @@ impl World {
         let it = &mut self.nodes[node];
         it.synced = it.disk.len();
         it.senders.clear();
+        it.forwards = ForwardWindow::default();
         it.paused_until = Monotonic(0);
         it.life += 1;
         let lost: Vec<u64> =
