@@ -36,6 +36,9 @@ impl Group {
             if !self.outbox.has_writes() {
                 self.raw.on_persist_ready(number);
             }
+            if self.leads() && !committed.is_empty() {
+                self.timers.note_commit(now);
+            }
             self.apply(&committed);
             for read in confirmed {
                 self.on_confirmed(message::context_of(&read.request_ctx), read.index);

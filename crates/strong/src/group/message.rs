@@ -16,6 +16,19 @@ use super::entry::{Entry, Payload, number};
 /// The version of the encoding that is written, and the only one read.
 pub const MESSAGE_VERSION: u8 = 1;
 
+/// Kinds that an envelope tells apart by the second byte of a message.
+pub(crate) mod kind {
+    pub(crate) const APPEND: u8 = 0;
+    pub(crate) const APPEND_REPLY: u8 = 1;
+    pub(crate) const HEARTBEAT: u8 = 2;
+    pub(crate) const SNAPSHOT: u8 = 9;
+
+    /// The kind of an encoded message.
+    pub(crate) fn of(message: &[u8]) -> Option<u8> {
+        message.get(1).copied()
+    }
+}
+
 /// The library's mark of a vote request that a leader asked for.
 const TRANSFER: &[u8] = b"CampaignTransfer";
 
@@ -134,15 +147,20 @@ impl Message {
         };
         match self {
             Message::Append { term, previous, commit, acknowledged, entries } => {
-                head(0, &[*term, previous.0, previous.1, *commit, *acknowledged, entries.len() as u64]);
+                head(
+                    kind::APPEND,
+                    &[*term, previous.0, previous.1, *commit, *acknowledged, entries.len() as u64],
+                );
                 entries.iter().for_each(|entry| put_entry(out, entry));
             }
             Message::AppendReply { term, index, commit, rejected } => {
                 let (hint, hint_term) = rejected.unwrap_or_default();
-                head(1, &[*term, *index, *commit, hint, hint_term]);
+                head(kind::APPEND_REPLY, &[*term, *index, *commit, hint, hint_term]);
                 out.put_u8(rejected.is_some().into());
             }
-            Message::Heartbeat { term, commit, context } => head(2, &[*term, *commit, *context]),
+            Message::Heartbeat { term, commit, context } => {
+                head(kind::HEARTBEAT, &[*term, *commit, *context])
+            }
             Message::HeartbeatReply { term, commit, context } => head(3, &[*term, *commit, *context]),
             Message::VoteRequest { term, last, commit, is_pre, is_transfer } => {
                 head(4, &[*term, last.0, last.1, commit.0, commit.1]);
@@ -156,7 +174,7 @@ impl Message {
             Message::Forgot => head(7, &[]),
             Message::Resigned { term } => head(8, &[*term]),
             Message::Snapshot { term, last, reaped, configuration } => {
-                head(9, &[*term, last.0, last.1, *reaped]);
+                head(kind::SNAPSHOT, &[*term, last.0, last.1, *reaped]);
                 configuration.put(out);
             }
             Message::Incomplete { term } => head(10, &[*term]),
@@ -174,14 +192,14 @@ impl Message {
             return Err(Malformed("an unknown version of a message"));
         }
         let message = match fields.u8()? {
-            0 => read_append(fields)?,
-            1 => {
+            kind::APPEND => read_append(fields)?,
+            kind::APPEND_REPLY => {
                 let (term, index, commit) = (term(fields)?, number(fields)?, number(fields)?);
                 let hint = (number(fields)?, number(fields)?);
                 let rejected = flags(fields, 1)? != 0;
                 Message::AppendReply { term, index, commit, rejected: rejected.then_some(hint) }
             }
-            2 => {
+            kind::HEARTBEAT => {
                 let (term, commit, context) = (term(fields)?, number(fields)?, fields.varint()?);
                 Message::Heartbeat { term, commit, context }
             }
@@ -204,7 +222,7 @@ impl Message {
             6 => Message::TimeoutNow { term: term(fields)? },
             7 => Message::Forgot,
             8 => Message::Resigned { term: term(fields)? },
-            9 => {
+            kind::SNAPSHOT => {
                 let (term, last) = (term(fields)?, (number(fields)?, number(fields)?));
                 if last.0 == 0 || last.1 == 0 || last.1 > term {
                     return Err(Malformed("a snapshot of no entry"));

@@ -54,6 +54,7 @@ pub use self::configuration::{Configuration, VOTERS_MAX};
 pub use self::entry::{Entry, NUMBER_MAX, Payload, Version, Write};
 pub use self::identity::{Birth, VoterId};
 use self::log::Log;
+pub(crate) use self::message::kind;
 pub use self::message::{MESSAGE_VERSION, Message};
 pub use self::open::{Identity, OpenError, Stored};
 use self::outbox::Outbox;
@@ -62,7 +63,7 @@ use self::reads::Reads;
 use self::requests::Requests;
 pub use self::state::{GroupState, HardState, Progress, STATE_VERSION};
 use self::timers::Timers;
-pub use self::timers::{ELECTION_RETRY, HEARTBEAT_EVERY, HEARTBEAT_EVERY_MAX, RANK_DELAY};
+pub use self::timers::{COMMIT_NOTE_AFTER, ELECTION_RETRY, HEARTBEAT_EVERY, HEARTBEAT_EVERY_MAX, RANK_DELAY};
 pub use self::window::{WINDOW_BYTES_MAX, Window};
 
 /// Entries of a group that are not applied yet, at most: enough for a round trip and a sync of a busy key range.

@@ -206,7 +206,9 @@ fn a_suspect_voter_takes_part_once_it_was_brought_up_to_date() {
     let token_before = world.group(voter).last().0;
     world.request(0, key(0), put(1), Condition::None);
     assert!(world.run_until(SECOND, |world| world.group(voter).last().0 > token_before));
+    world.cuts.insert((leader, voter));
     world.run(100 * MILLISECOND);
+    world.cuts.clear();
     let damaged = world.group(voter).last().0;
     assert!(world.group(voter).applied() < damaged, "it is not applied");
     world.crash(leader);
