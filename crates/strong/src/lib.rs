@@ -6,6 +6,7 @@
 //! * [`group`]: one replicated group, the voters of one prefix, on TiKV's Raft library. It decides conditions, orders
 //!   writes and confirms reads.
 //! * [`linearizability`]: a checker for histories of clients' operations.
+//! * [`wake`]: groups at rest that have to be woken, in order and at a pace.
 //!
 //! Neither has a clock, a socket, a disk or randomness of its own. Time comes with each call, random numbers from
 //! [`base::Rng`]. Decision 101 has the argument for the guarantees.
@@ -17,6 +18,7 @@ pub mod envelope;
 pub mod forward;
 pub mod group;
 pub mod linearizability;
+pub mod wake;
 
 mod endpoint;
 

@@ -5,7 +5,7 @@
 //!    [`Output::CatchUpWanted`]. The caller runs a [`crate::catch_up::Sender`].
 //! 2. [`Input::CatchUpBegun`] names the base: the receiver has, or dropped, all up to it. Nothing above is reaped.
 //! 3. [`Input::CaughtUp`]: the receiver has all parts. The library sends the snapshot, which is metadata alone. It is
-//!    sent again while the voter answers heartbeats without it.
+//!    sent again while the voter answers heartbeats without it; in the end the catch-up begins anew.
 //! 4. The voter acknowledges the snapshot's index: [`Output::CatchUpEnded`]. So does a lost leadership, at any time.
 //!
 //! Receiver: it installs a snapshot only if its store has all parts of exactly that one. An incomplete voter, whose
@@ -25,6 +25,10 @@ use super::{Answer, Group, Output};
 /// Time without an answer after which a snapshot message is sent again: several round trips and syncs.
 pub const SNAPSHOT_RETRY: Duration = Duration::from_secs(1);
 
+/// Snapshot messages to one voter, after which the catch-up begins anew: the voter may have dropped the parts since,
+/// for an offer of another leader that came late.
+pub const SNAPSHOT_TRIES: u32 = 4;
+
 /// Silence after which a voter does not hold reaping up any more; it has to be refilled then.
 pub const REAP_SILENCE: Duration = Duration::from_secs(3_600);
 
@@ -39,6 +43,8 @@ struct CatchUp {
     snapshot: Option<(u64, u64)>,
     /// When the snapshot message was sent last.
     sent: Option<Monotonic>,
+    /// How often it was sent.
+    tries: u32,
 }
 
 /// Catch-ups under way.
@@ -125,6 +131,11 @@ impl Group {
             && catch_up.sent.is_some_and(|sent| now.since(sent) >= SNAPSHOT_RETRY)
         {
             catch_up.sent = None;
+            if catch_up.tries >= SNAPSHOT_TRIES {
+                *catch_up = CatchUp::default();
+                self.raw.mut_store().snapshots.remove(&from.number());
+                self.out.push(Output::CatchUpWanted { voter: from });
+            }
             self.raw.report_snapshot(from.number(), SnapshotStatus::Failure);
         }
     }
@@ -133,6 +144,7 @@ impl Group {
     pub(super) fn on_snapshot_sent(&mut self, to: VoterId, now: Monotonic) {
         if let Some(catch_up) = self.catch_ups.voters.get_mut(&to) {
             catch_up.sent = Some(now);
+            catch_up.tries += 1;
         }
     }
 

@@ -49,7 +49,7 @@ use protocol::peer::Malformed;
 use raft::{RawNode, StateRole};
 
 use self::catch_ups::CatchUps;
-pub use self::catch_ups::{REAP_SILENCE, SNAPSHOT_RETRY};
+pub use self::catch_ups::{REAP_SILENCE, SNAPSHOT_RETRY, SNAPSHOT_TRIES};
 pub use self::configuration::{Configuration, VOTERS_MAX};
 pub use self::entry::{Entry, NUMBER_MAX, Payload, Version, Write};
 pub use self::identity::{Birth, VoterId};
@@ -386,6 +386,11 @@ impl Group {
             && self.catch_ups.receivers().all(|voter| !self.timers.reaches(voter))
             && self.reaches_majority()
             && reached.all(|voter| !self.timers.reaches(voter) || self.is_forgetful(voter) || has_all(voter))
+    }
+
+    /// Whether a voter counts as reachable, so that a settled group is settled with it.
+    pub fn reaches(&self, voter: VoterId) -> bool {
+        self.timers.reaches(voter)
     }
 
     /// The leader, as far as this voter knows.

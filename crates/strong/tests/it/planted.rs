@@ -9,8 +9,9 @@ use crate::lives::a_life;
 use crate::stories::{
     a_clone_is_started, a_commit_note_is_lost, a_condition_fails_by_a_write_that_is_lost,
     a_disk_with_an_acknowledged_write_is_lost, a_journal_is_set_back, a_tombstone_is_reaped_without_a_voter,
-    a_tombstone_is_to_be_reaped_beside_a_catch_up, all_lose_power_after_a_write,
-    an_acknowledged_entry_is_damaged, an_answer_to_a_read_is_late, votes_are_asked_for_twice,
+    a_tombstone_is_to_be_reaped_beside_a_catch_up, a_voter_comes_back_to_a_group_at_rest,
+    all_lose_power_after_a_write, an_acknowledged_entry_is_damaged, an_answer_to_a_read_is_late,
+    votes_are_asked_for_twice,
 };
 use crate::world::World;
 
@@ -70,6 +71,7 @@ caught! {
     planted_reaped_too_early: ReapedTooEarly, a_tombstone_is_to_be_reaped_beside_a_catch_up;
     planted_commit_note_lost: CommitNoteLost, a_commit_note_is_lost;
     planted_probe_paused: ProbePaused, a_life;
+    planted_sleeper_not_woken: SleeperNotWoken, a_voter_comes_back_to_a_group_at_rest;
     planted_forward_executed_twice: ForwardExecutedTwice, a_life;
 }
 
@@ -95,6 +97,7 @@ fn planted_survey() {
         Planted::CommitNoteLost,
         Planted::ProbePaused,
         Planted::ForwardExecutedTwice,
+        Planted::SleeperNotWoken,
     ] {
         println!("SURVEY {bug:?}: {:?}", caught(bug, seeds, a_life));
     }

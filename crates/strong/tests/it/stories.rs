@@ -239,6 +239,21 @@ pub fn a_commit_note_is_lost(seed: u64) -> World {
     world
 }
 
+/// A voter comes back to a group that has settled without it.
+pub fn a_voter_comes_back_to_a_group_at_rest(seed: u64) -> World {
+    let mut world = World::quiet(seed, 3);
+    let leader = world.settle();
+    let late = (leader + 1) % 3;
+    world.crash(late);
+    assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
+    world.run(5 * SECOND);
+    assert!(world.group(leader).is_settled());
+    world.start(late);
+    world.run(5 * SECOND);
+    world.check_tables();
+    world
+}
+
 /// Nodes that keep no entry that is applied.
 const NO_LOG: Limits = Limits {
     window: Some(0),
@@ -274,7 +289,7 @@ fn write(world: &mut World, leader: usize, key: Bytes, action: impl Fn(u64) -> A
 
 #[test]
 fn stories_are_linearizable() {
-    let stories: [fn(u64) -> World; 12] = [
+    let stories: [fn(u64) -> World; 13] = [
         votes_are_asked_for_twice,
         a_condition_fails_by_a_write_that_is_lost,
         an_answer_to_a_read_is_late,
@@ -287,6 +302,7 @@ fn stories_are_linearizable() {
         a_tombstone_is_to_be_reaped_beside_a_catch_up,
         a_catch_up_goes_on_after_a_crash,
         a_commit_note_is_lost,
+        a_voter_comes_back_to_a_group_at_rest,
     ];
     for (number, story) in stories.into_iter().enumerate() {
         for seed in 0..20 {

@@ -43,6 +43,7 @@ enum Event {
     PartSynced { node: usize, life: u64, records: usize },
     Fold { node: usize, life: u64, to: usize, above: u64, after: Option<Bytes> },
     Reap,
+    Wake { node: usize, life: u64 },
     Expire { token: u64 },
     Ping { node: usize, life: u64 },
     Register { node: usize, life: u64 },
@@ -206,6 +207,7 @@ impl World {
             Event::Synced { node, .. }
             | Event::PartSynced { node, .. }
             | Event::Fold { node, .. }
+            | Event::Wake { node, .. }
             | Event::Ping { node, .. }
             | Event::Register { node, .. }
             | Event::Request { node, .. } => Some(node),
@@ -235,6 +237,11 @@ impl World {
                 }
             }
             Event::Reap => self.reap(),
+            Event::Wake { node, life } => {
+                if self.nodes[node].life == life {
+                    self.on_wake(node);
+                }
+            }
             Event::Expire { token } => self.on_expired(token),
             Event::Ping { node, life } => self.ping(node, life),
             Event::Register { node, life } => {
@@ -283,6 +290,7 @@ impl World {
         }
         let index = group.applied();
         self.receive(node, ReceiverInput::Applied { index });
+        self.mark(node);
         let Some(group) = self.nodes[node].group.as_ref().filter(|group| group.leads()) else { return };
         let leader = *self.leaders.entry(group.term()).or_insert(node);
         assert_eq!(leader, node, "two leaders of term {}", group.term());

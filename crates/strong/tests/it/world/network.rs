@@ -5,7 +5,8 @@ use std::time::Duration;
 use base::{Monotonic, Rng};
 use bytes::Bytes;
 use strong::catch_up::{ToReceiver, ToSender};
-use strong::group::Input;
+use strong::group::{Group, Input, VoterId};
+use strong::wake::Urgency;
 
 use super::clients::Forward;
 use super::{Event, MILLISECOND, SECOND, World};
@@ -63,11 +64,10 @@ impl World {
             self.nodes[to].heard.insert(from, (self.now, life));
         }
         let voter = self.voter(from);
-        if life > known && known > 0 {
-            self.step(to, Input::Restarted { voter });
-        }
-        if is_fresh && self.nodes[to].up.insert(from) {
-            self.step(to, Input::Reachable { voter, is_up: true });
+        let is_new = life > known && known > 0;
+        let is_back = is_fresh && self.nodes[to].up.insert(from);
+        if is_new || is_back {
+            self.on_back(to, voter, is_new);
         }
         match wire {
             Wire::Ping => {}
@@ -75,6 +75,80 @@ impl World {
             Wire::ToReceiver(message) => self.on_receiver_message(from, to, message),
             Wire::Forward(forward) => self.on_forward((from, life), to, forward),
             Wire::ToSender(message) => self.on_sender_message(from, to, message),
+        }
+    }
+
+    /// A voter's link or process has come back. A group at rest that settled without it is woken at a pace.
+    fn on_back(&mut self, node: usize, voter: VoterId, is_new: bool) {
+        let it = &mut self.nodes[node];
+        let is_leader = it.group.as_ref().is_some_and(Group::leads);
+        if is_new && is_leader && it.group.as_ref().is_some_and(Group::is_settled) {
+            it.marked.mark((), voter);
+        }
+        if is_leader && it.marked.is_marked((), voter) {
+            it.marked.on_back(voter);
+            return self.plan_wakes(node);
+        }
+        if is_new {
+            self.step(node, Input::Restarted { voter });
+        }
+        if self.nodes[node].up.contains(&voter.node.0.into()) {
+            self.step(node, Input::Reachable { voter, is_up: true });
+        }
+    }
+
+    /// A voter has become silent. A group that it leads stands for election at a pace.
+    fn on_away(&mut self, node: usize, voter: VoterId) {
+        let it = &mut self.nodes[node];
+        it.marked.on_away(voter);
+        if it.group.as_ref().is_some_and(|group| !group.leads() && group.leader() == Some(voter)) {
+            it.leaderless.push((), Urgency::Other);
+            return self.plan_wakes(node);
+        }
+        self.step(node, Input::Reachable { voter, is_up: false });
+    }
+
+    fn plan_wakes(&mut self, node: usize) {
+        let it = &self.nodes[node];
+        let (life, timers) = (it.life, [it.marked.next_timer(), it.leaderless.next_timer()]);
+        if let Some(at) = timers.into_iter().flatten().min() {
+            self.at(at.max(self.now), Event::Wake { node, life });
+        }
+    }
+
+    pub(super) fn on_wake(&mut self, node: usize) {
+        let marked = self.nodes[node].marked.take(self.now);
+        for ((), voter) in marked {
+            self.count("wake");
+            self.step(node, Input::Restarted { voter });
+            if self.nodes[node].up.contains(&voter.node.0.into()) {
+                self.step(node, Input::Reachable { voter, is_up: true });
+            }
+        }
+        for () in self.nodes[node].leaderless.take(self.now) {
+            for other in (0..self.nodes.len()).filter(|other| *other != node) {
+                let (voter, is_up) = (self.voter(other), self.nodes[node].up.contains(&other));
+                if !is_up {
+                    self.step(node, Input::Reachable { voter, is_up });
+                }
+            }
+        }
+        self.plan_wakes(node);
+    }
+
+    /// Marks a group that came to rest for each voter that is away.
+    pub(super) fn mark(&mut self, node: usize) {
+        for other in (0..self.nodes.len()).filter(|other| *other != node) {
+            let voter = self.voter(other);
+            let it = &mut self.nodes[node];
+            let Some(group) = it.group.as_ref().filter(|group| group.leads() && group.is_settled()) else {
+                return;
+            };
+            if group.reaches(voter) {
+                it.marked.unmark((), voter);
+            } else {
+                it.marked.mark((), voter);
+            }
         }
     }
 
@@ -86,7 +160,7 @@ impl World {
             let heard = self.nodes[node].heard.get(&other).map_or(Monotonic(0), |(at, _)| *at);
             if self.now.since(heard) > SILENT_AFTER && self.nodes[node].up.remove(&other) {
                 let voter = self.voter(other);
-                self.step(node, Input::Reachable { voter, is_up: false });
+                self.on_away(node, voter);
             }
             self.send(node, other, Wire::Ping);
         }

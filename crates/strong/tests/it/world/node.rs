@@ -11,6 +11,7 @@ use strong::group::{
     Batch, Birth, Entry, Group, GroupState, Identity, Install, Payload, Progress, Stored, Version,
 };
 use strong::linearizability::{Action, Outcome};
+use strong::wake::{MarkedGroups, WakeQueue};
 
 use super::network::PING_EVERY;
 use super::{Event, FOUNDING, MILLISECOND, World};
@@ -55,6 +56,10 @@ pub struct Node {
     pub(super) senders: BTreeMap<usize, Sender>,
     pub(super) receiver: Receiver,
     pub(super) forwards: ForwardWindow,
+    /// The group at rest, for each voter that it settled without.
+    pub(super) marked: MarkedGroups<()>,
+    /// The group without a leader.
+    pub(super) leaderless: WakeQueue<()>,
     /// The node that sends a catch-up here.
     pub(super) sender: Option<usize>,
     disk: Vec<Record>,
@@ -83,6 +88,8 @@ impl Node {
             senders: BTreeMap::new(),
             receiver: Receiver::default(),
             forwards: ForwardWindow::default(),
+            marked: MarkedGroups::default(),
+            leaderless: WakeQueue::default(),
             sender: None,
             disk: Vec::new(),
             synced: 0,
@@ -214,6 +221,7 @@ impl World {
         it.synced = it.disk.len();
         it.senders.clear();
         it.forwards = ForwardWindow::default();
+        (it.marked, it.leaderless) = (MarkedGroups::default(), WakeQueue::default());
         it.paused_until = Monotonic(0);
         it.life += 1;
         let lost: Vec<u64> =
