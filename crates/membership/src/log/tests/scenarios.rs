@@ -319,7 +319,7 @@ fn a_quiet_cluster_says_little_and_writes_nothing() {
     world.messages = 0;
     world.run(60);
     // The leader's heartbeats to four and their answers, and a poll by each in five seconds.
-    let heartbeats = u64::try_from(SECOND.div_ceil(HEARTBEAT_EVERY.as_nanos() as u64)).unwrap();
+    let heartbeats = SECOND.div_ceil(u64::try_from(HEARTBEAT_EVERY.as_nanos()).unwrap());
     assert!(world.messages <= 60 * (heartbeats * 4 * 2 + 2) + 9 * 13, "{} messages", world.messages);
     assert!(world.nodes.iter().map(|node| &node.disk).eq(&disks), "nothing was written");
 }
