@@ -48,18 +48,6 @@ impl Quorum {
             Quorum::Exactly(n) => n,
         }
     }
-
-    /// How many replies this asks of `n` replicas; `None` for [`Quorum::Default`], which the bucket's
-    /// properties must resolve first. The number may exceed `n`: that is the client's error to be told.
-    pub fn replies(self, n: u32) -> Option<u32> {
-        match self {
-            Quorum::Default => None,
-            Quorum::One => Some(1),
-            Quorum::Quorum => Some(n / 2 + 1),
-            Quorum::All => Some(n),
-            Quorum::Exactly(count) => Some(count),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -74,14 +62,5 @@ mod tests {
         assert_eq!(Quorum::from_wire(0xFFFF_FFFD), Quorum::Quorum);
         assert_eq!(Quorum::from_field(None), Quorum::Default);
         assert_eq!(Quorum::from_field(Some(2)), Quorum::Exactly(2));
-    }
-
-    #[test]
-    fn replies_follow_n() {
-        assert_eq!(Quorum::Quorum.replies(3), Some(2));
-        assert_eq!(Quorum::Quorum.replies(4), Some(3));
-        assert_eq!(Quorum::All.replies(5), Some(5));
-        assert_eq!(Quorum::Exactly(9).replies(3), Some(9));
-        assert_eq!(Quorum::Default.replies(3), None);
     }
 }
