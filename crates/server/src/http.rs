@@ -221,20 +221,10 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         return tell(&answered, session, out);
     }
     let stats = (wide.stats)().await;
-    let text = match question {
-        Question::Stats => serde_json::to_string(&stats),
-        Question::Status => serde_json::to_string(&stats.status()),
-        Question::Metrics => stats.metrics(),
-        Question::Cluster(..)
-        | Question::Backup(..)
-        | Question::Compact(_)
-        | Question::Trees(..)
-        | Question::Purge(_)
-        | Question::Ready => unreachable!("answered above"),
-    };
-    let content_type = match question {
-        Question::Stats | Question::Status => "application/json",
-        Question::Metrics => "text/plain; version=0.0.4",
+    let (text, content_type) = match question {
+        Question::Stats => (serde_json::to_string(&stats), "application/json"),
+        Question::Status => (serde_json::to_string(&stats.status()), "application/json"),
+        Question::Metrics => (stats.metrics(), "text/plain; version=0.0.4"),
         Question::Cluster(..)
         | Question::Backup(..)
         | Question::Compact(_)

@@ -78,25 +78,24 @@ impl Report {
         end: Verdict,
     ) -> Report {
         Report {
-            seed,
-            kind,
-            crashes_missing: 0,
-            deaths: 0,
-            changes: 0,
-            reaps: None,
-            searched: None,
-            purged: None,
             acknowledged,
             events,
             hash: trace.hash(),
             fired: trace.fired(),
             unfired: trace.unfired(),
             violation: end.err(),
+            ..Report::empty(kind, seed)
         }
     }
 
     /// The report of a world that ended in a panic.
     pub fn panicked(kind: Kind, seed: Seed) -> Report {
+        let violation = Some(Violation::new("it runs", "it panicked: see above"));
+        Report { violation, ..Report::empty(kind, seed) }
+    }
+
+    /// The report of a world in which nothing has happened.
+    fn empty(kind: Kind, seed: Seed) -> Report {
         Report {
             seed,
             kind,
@@ -111,7 +110,7 @@ impl Report {
             hash: 0,
             fired: BTreeMap::new(),
             unfired: Vec::new(),
-            violation: Some(Violation::new("it runs", "it panicked: see above")),
+            violation: None,
         }
     }
 
