@@ -242,8 +242,9 @@ fn read_units(text: &str, units: &Units) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(*size)
 }
 
-/// In the largest unit of which it is a whole number.
+/// In the largest unit of which it is a whole number; zero in the smallest.
 fn show_units(count: u64, units: &Units) -> String {
-    let (unit, size) = units.iter().rfind(|(_, size)| count.is_multiple_of(*size)).unwrap_or(&units[0]);
+    let is_whole = |(_, size): &&(&str, u64)| count != 0 && count.is_multiple_of(*size);
+    let (unit, size) = units.iter().rfind(is_whole).unwrap_or(&units[0]);
     format!("{}{unit}", count / size)
 }

@@ -1,7 +1,8 @@
 //! The tables of options in `docs/options.md` are those of [`SETTINGS`].
 //!
-//! A section of the page is `<!-- options: NAME NAME -->`, a table of these options, and `<!-- end -->`. The page decides on
-//! sections and their order. To write the tables anew: `cargo test -p server write_options_page -- --ignored`.
+//! A section of the page is `<!-- options: NAME NAME -->`, a table of these options, and `<!-- end -->`. The page
+//! decides on sections and their order. To write the tables anew:
+//! `cargo test -p server write_options_page -- --ignored`.
 
 use super::*;
 use std::fmt::Write;
