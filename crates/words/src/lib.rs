@@ -1,10 +1,10 @@
 //! The words that people see: `cargo xtask words` measures them and fails where a bar is broken.
 //!
-//! A crate of its own, with a program of its own, since the gate runs it before anything else needs a build of `xtask`.
+//! It is a crate with a program of its own: the gate runs it before anything else needs a build of `xtask`.
 //!
-//! Texts: pages ([`page`]), and help, errors and log lines in the source files of the crates ([`source`]). Left out: the
-//! bodies of decisions, benchmark pages below their opening lines, changes of past releases, tables, targets of links,
-//! code.
+//! Texts: pages (`page.rs`), and help, errors and log lines in the source files of the crates (`source.rs`). Left out:
+//! the bodies of decisions, benchmark pages below their opening lines, changes of past releases, tables, targets of
+//! links, code.
 //!
 //! A group of texts has a bar of relative pronouns and of vague words for 1,000 words. No line of a page is over 120
 //! characters, and no sentence of the README and of the operator pages over 30 words.

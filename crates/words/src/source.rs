@@ -1,8 +1,9 @@
 //! Texts in a source file that people see. Tests are left out.
 //!
 //! * Help: comments and attributes of types that derive a trait of clap, and comments in the table `settings!`.
-//! * Messages: other literals of three words and more. So they include `#[error("...")]`, log lines, texts of `format!`,
-//!   `println!` and the like. Panics are left out: arguments of `expect`, of asserts, `panic!` and `unreachable!`.
+//! * Messages: other literals of three words and more. So they include `#[error("...")]`, log lines, and texts of
+//!   `format!`, `println!` and the like. Panics are left out: arguments of `expect`, of asserts, `panic!` and
+//!   `unreachable!`.
 //!
 //! A placeholder in braces counts as no word.
 
@@ -25,30 +26,33 @@ pub struct Texts {
 }
 
 impl Texts {
+    /// Those of a file's text.
     pub fn of(text: &str) -> syn::Result<Texts> {
         let mut texts = Texts::default();
         texts.visit_file(&syn::parse_file(text)?);
         Ok(texts)
     }
 
+    /// Takes a text. A message has at least three words.
     fn take(&mut self, text: &LitStr, is_help: bool) {
-        let at = text.span().start().line;
-        let value = text.value();
-        let mut parts = value.split(['{', '}']).enumerate().filter(|(number, _)| number % 2 == 0);
-        let line = parts.by_ref().map(|(_, part)| part).collect::<Vec<_>>().concat();
-        let words = line.split(' ').filter(|word| {
+        let (at, value) = (text.span().start().line, text.value());
+        let line: String = value.split(['{', '}']).step_by(2).collect();
+        let is_word = |word: &&str| {
             !word.is_empty() && word.chars().all(|it| it.is_alphabetic() || ".,:;'".contains(it))
-        });
+        };
+
         if is_help {
             // Comments of lines that follow each other are one text.
             let is_new = self.help.last().is_none_or(|(last, _)| last + 1 != at);
             self.help.extend(is_new.then(|| (at, String::new())));
             self.help.push((at, line.trim().to_owned()));
-        } else if words.count() > 2 {
+        } else if line.split(' ').filter(is_word).count() > 2 {
             self.messages.extend([(at, line.replace('\n', " ").trim().to_owned()), (at, String::new())]);
         }
     }
 
+    /// Takes the literals of a macro or an attribute. Comments among them are help in a table of options, and nothing
+    /// elsewhere.
     fn take_tokens(&mut self, tokens: TokenStream, is_help: bool) {
         let (mut before, mut is_doc) = (String::new(), false);
         for token in tokens {
@@ -74,15 +78,21 @@ impl Texts {
     }
 }
 
+/// Whether an attribute derives a trait of clap.
+fn derives_clap(attribute: &Attribute) -> bool {
+    let Meta::List(list) = &attribute.meta else { return false };
+    let derived = list.tokens.to_string();
+    list.path.is_ident("derive") && CLAP.iter().any(|name| derived.contains(name))
+}
+
 fn is_panic(name: &str) -> bool {
     PANICS.contains(&name) || name.contains("assert")
 }
 
 impl<'ast> Visit<'ast> for Texts {
     fn visit_item(&mut self, item: &'ast Item) {
-        let is_clap = |it: &Attribute| matches!(&it.meta, Meta::List(list) if list.path.is_ident("derive") && CLAP.iter().any(|name| list.tokens.to_string().contains(name)));
         if !is_test(attributes(item)) {
-            self.is_clap = attributes(item).iter().any(is_clap);
+            self.is_clap = attributes(item).iter().any(derives_clap);
             visit::visit_item(self, item);
             self.is_clap = false;
         }
