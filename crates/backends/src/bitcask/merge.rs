@@ -105,8 +105,8 @@ impl Bitcask {
     /// Writes deletes, behind all others, of the keys that a segment has and that are gone: it stays, and what deleted them goes.
     fn delete_again(&mut self, segment: SegmentId) -> Result<(), Error> {
         let hint = self.read_hint(segment)?;
-        let (_, entries) = hint::parse(&hint, segment)
-            .ok_or_else(|| damaged(segment, 0, "a valid entry of its hint file"))?;
+        let (_, entries) =
+            hint::parse(&hint, segment).ok_or_else(|| damaged(segment, 0, "the entries of its hint file"))?;
         let keys: BTreeSet<&[u8]> = entries.into_iter().map(|(key, _)| key).collect();
         let gone: Vec<&[u8]> = keys.into_iter().filter(|key| !self.keys.contains_key(*key)).collect();
         for part in gone.chunks(DELETES) {

@@ -138,7 +138,7 @@ impl Hash {
         }
         let bytes = self.read_block(next)?;
         if self.superblock.life(next, self.seq + 1).is_damage(&bytes, 0) {
-            return Err(damaged(next, 0, "a valid header of a block"));
+            return Err(damaged(next, 0, "the header of a block"));
         }
         self.next = next;
         Ok(())
@@ -150,7 +150,7 @@ impl Hash {
         let sound = lives.iter().map(|life| life.block).chain(next);
         sound.for_each(|block| has_header.get_mut(block as usize).into_iter().for_each(|it| *it = true));
         match has_header.iter().position(|it| !it) {
-            Some(block) => Err(damaged(block as u32, 0, "a valid header of a block")),
+            Some(block) => Err(damaged(block as u32, 0, "the header of a block")),
             None => Ok(()),
         }
     }
