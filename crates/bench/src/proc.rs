@@ -1,4 +1,4 @@
-//! What `/proc` and `/sys` say of processes, disks and the machine.
+//! Figures of processes, disks and the machine from `/proc` and `/sys`.
 //!
 //! Everything is `None` or zero where the kernel does not tell, or a process belongs to somebody else: a run on a machine
 //! that says less has less in its results.

@@ -1,4 +1,4 @@
-//! What is written: sizes, bytes, and the stamp by which a value tells what it is.
+//! Values to write: sizes, bytes, and the stamp that identifies a value.
 //!
 //! A stamped value begins with 28 bytes, little-endian: a magic, the run, the key's number (hashed with its
 //! bucket), the sequence of the write, the value's length, and a CRC-32C of all of the value but the checksum itself. So

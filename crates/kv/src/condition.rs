@@ -1,4 +1,4 @@
-//! HTTP's preconditions on an object: what a request may be made to depend on (RFC 9110, section 13).
+//! HTTP's preconditions of a request on an object (RFC 9110, section 13).
 //!
 //! A write's are decided by its coordinator, on what a majority of the primaries has, as `if_none_match` and
 //! `if_not_modified` are. A read's are decided on what it read, by the session.

@@ -1,4 +1,4 @@
-//! Brings home what is kept here for a primary that was away: one key.
+//! Delivers the hint of one key to its primary, which was away.
 //!
 //! 1. Read the key here. If it is gone there is nothing to bring, and the hint is forgotten.
 //! 2. Send it to the primary, which joins it with what it has.

@@ -1,4 +1,4 @@
-//! How large things may be, and why. Whoever passes a limit is told its name ([`Error::TooLarge`]).
+//! Limits of sizes and their reasons. The error of a request above a limit has its name ([`Error::TooLarge`]).
 
 use object::Metadata;
 use object::key::{BUCKET_LEN_MAX, FIELD_LEN_MAX, KEY_LEN_MAX, TERM_LEN_MAX, TYPE_LEN_MAX, entry_len_max};

@@ -1,4 +1,4 @@
-//! A replica's part in a write, a repair or a handoff: what was sent is joined with what is here.
+//! A replica's part in a write, a repair or a handoff: the received object is joined with the stored one.
 //!
 //! 1. Read the head here. If this node remembers a tombstone of the key ([`crate::reap`]), what it has deleted is no more.
 //! 2. If it is the one that was sent, or descends from it, there is nothing to write but hints.

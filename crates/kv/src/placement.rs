@@ -1,4 +1,4 @@
-//! Who takes part in a request for a key.
+//! The replicas of a request for a key.
 //!
 //! A key's preference list names n vnodes; several may belong to one node, which holds the key once and whose one
 //! reply counts for each of them. Where a primary cannot be reached, the next node of the ring that can be stands

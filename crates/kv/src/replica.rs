@@ -1,4 +1,4 @@
-//! What a coordinator and its replicas say to each other.
+//! Messages between a coordinator and its replicas.
 //!
 //! A replica is a node that holds a key, once, for one or more vnodes of the key's preference list; the
 //! coordinator's own node may be one. [`crate::Placement`] says who they are for one request, [`Ask`] is what is asked

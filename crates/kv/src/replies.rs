@@ -1,4 +1,4 @@
-//! The replies to one request: who was asked, and what became of it.
+//! The replies to one request, by replica.
 
 use ring::NodeId;
 

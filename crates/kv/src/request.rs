@@ -1,4 +1,4 @@
-//! What a client can ask of a node, in no protocol's words.
+//! Requests of a client, independent of the protocol.
 //!
 //! A protocol's session translates frames to these and answers back; nothing behind it knows which protocol a
 //! request came by. Names are checked by the coordinators ([`crate::Limits`]), so a session need not.

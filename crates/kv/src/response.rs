@@ -1,4 +1,4 @@
-//! What a node answers, in no protocol's words.
+//! Answers of a node, independent of the protocol.
 //!
 //! An object stays in its stored form ([`Found`]): the session that writes it out reads the head in place, so a
 //! GET builds nothing between the store and the socket.

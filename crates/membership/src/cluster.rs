@@ -1,4 +1,4 @@
-//! Which cluster: what keeps two of them apart when their nodes meet by mistake.
+//! The identity of a cluster, which keeps two clusters apart when their nodes meet by mistake.
 
 use std::fmt;
 

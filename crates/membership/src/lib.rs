@@ -1,4 +1,4 @@
-//! Who is in a cluster, who owns what, and who can be reached.
+//! The members of a cluster, the owners of partitions, and the reachability of nodes.
 //!
 //! Two questions, answered apart from each other:
 //! * **Who is alive?** [`detector`]: SWIM, by gossip. Its answer may be wrong for a while, differs from node to node, and

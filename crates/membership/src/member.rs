@@ -1,4 +1,4 @@
-//! One node's part in its cluster: the failure detector and the metadata log, each told what the other knows.
+//! One node's part in its cluster: the failure detector and the metadata log, each informed by the other.
 //!
 //! 1. Bytes of one lane come in; their first byte says whose they are.
 //! 2. The log's state says who the members are, which is whom the detector listens to.

@@ -1,4 +1,4 @@
-//! What a member reports of itself, so that the next step can be taken, and when it goes.
+//! Reports of a member on itself: they let the next step, or its departure, happen.
 //!
 //! 1. What the node's shards have made of what is published is asked for ([`Progress`]). When all have adopted or copied, that is
 //!    proposed to the log, and again after `AGAIN_AFTER` until the state shows it: a proposal can be lost with a leader.

@@ -1,4 +1,4 @@
-//! What can go wrong with a run, or with the reading of one.
+//! Errors of a run, or of reading its results.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a run of the load generator leaves behind, and what is made of it.
+//! The results of a run of the load generator, and the reports and comparisons made of them.
 //!
 //! [`folder`] is the layout that a run writes and everything else reads, with latencies as [histograms](histogram::Histogram), which add
 //! up without loss. [`merge()`] makes one folder of several generators' runs. [`report`] and [`compare`] make pages of folders.

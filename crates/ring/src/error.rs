@@ -1,4 +1,4 @@
-//! What can be wrong with a ring that someone asks for.
+//! Errors of a requested ring.
 
 use crate::node_id::{NODES_MAX, NodeId};
 use crate::partition::{Partition, RING_SIZE_MAX, RING_SIZE_MIN};

@@ -1,4 +1,4 @@
-//! Who belongs to the cluster, and in what state.
+//! The members of the cluster and their states.
 //!
 //! A member has a number for life: numbers are given in the order of joining and never again, so that a number in an
 //! old ring, a hint or a promise means the node that it meant then. The states and what may follow on each:

@@ -1,4 +1,4 @@
-//! Preference lists: who holds the keys of a partition, and who stands in.
+//! Preference lists: the primaries of a partition, and their fallbacks.
 //!
 //! A list is computed as it is read, in three stretches:
 //!

@@ -1,4 +1,4 @@
-//! Preference lists against what they are by definition.
+//! Preference lists against their definition.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

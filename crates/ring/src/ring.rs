@@ -1,4 +1,4 @@
-//! Who owns what: one immutable version of it.
+//! The owners of all partitions: one immutable version.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Connections of Riak's HTTP: as those of its protocol buffers ([`crate::pb`]), and stricter with who is slow.
+//! Connections of Riak's HTTP: as those of its protocol buffers ([`crate::pb`]), and stricter with slow clients.
 //!
 //! A client has [`FIRST_MAX`] for its first byte, [`pace::HEAD_MAX`](crate::pace::HEAD_MAX) for a head, a least rate
 //! for a body, and is told 408 when it fails; between two requests it may be idle as long as any other.

@@ -1,4 +1,4 @@
-//! What the connections and the loop of one shard's thread share.
+//! State shared by the connections and the loop of one shard's thread.
 //!
 //! A request whose answer is ready at once goes from the socket through the shard and back within one call
 //! ([`Local::ask`]): no queue, no wake-up. Any other is filed under its id until the loop brings the answer.

@@ -1,4 +1,4 @@
-//! What the machine has, as far as this process may use it.
+//! Resources of the machine that this process may use.
 
 use engine::Options;
 use engine::store::Resources;

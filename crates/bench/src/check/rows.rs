@@ -1,4 +1,4 @@
-//! Whether the rows of an index query are what was asked for.
+//! A check of the rows of an index query against the query.
 //!
 //! Rows come by term and then by key, each once, every term within the range; a page begins behind the one before. Where
 //! terms are not told, that is known of the query of one term only, whose keys rise. Terms of an `_int` field are compared as

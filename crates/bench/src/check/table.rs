@@ -1,4 +1,4 @@
-//! What is known of each key: the table behind the rules of [`super`].
+//! The known state of each key: the table behind the rules of [`super`].
 //!
 //! Striped by a hash of the key, each stripe behind its own lock, held for a lookup at a time.
 

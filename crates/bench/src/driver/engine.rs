@@ -1,4 +1,4 @@
-//! A storage engine in this process, whose calls wait: one store for each worker, or one that all share ([`Shared`]).
+//! A storage engine in this process with blocking calls: one store for each worker, or one for all ([`Shared`]).
 //!
 //! One operation at a time, so service times are the engine's own. Heads are what a server would keep of an object
 //! without its value, in size; no object is encoded. A key is its bucket, a zero and its name, so listings are folds; what

@@ -1,4 +1,4 @@
-//! What makes an operation happen: one driver for each worker, and nobody waits in it but in [`Driver::poll`].
+//! Drivers carry out operations: one for each worker, which blocks only in [`Driver::poll`].
 //!
 //! A worker submits operations with tokens while [`Driver::ready`] says that there is room, and polls; the driver tells
 //! its [`Sink`] of each answer. Every submitted operation is answered exactly once: by the server, or with the error that

@@ -1,4 +1,4 @@
-//! Nothing but a map in memory that answers at once: what the generator itself can do.
+//! A map in memory that answers at once: it shows the limit of the generator itself.
 //!
 //! It keeps the newest value of each key, and its index entries, so that all checks run as against a server. All workers of a run
 //! share it.

@@ -1,4 +1,4 @@
-//! A sample of what was written, to be read once more at the end.
+//! A sample of the written keys, read once more at the end.
 
 use crate::rng::Rng;
 

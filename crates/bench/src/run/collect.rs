@@ -1,4 +1,4 @@
-//! Puts together what the workers and the sampler tell of each second, and writes it.
+//! Merges the figures of workers and sampler for each second, and writes them.
 //!
 //! A second is whole when every worker has handed it over or has ended, and the sampler has too. Here it is decided when a
 //! warm-up that ends by itself is over: [`Warming`].

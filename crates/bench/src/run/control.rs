@@ -1,4 +1,4 @@
-//! What a run is told from outside, and what it tells.
+//! The control of a run from outside, and its progress.
 
 use results::{Event, Latencies, Manifest, Second, Summary};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

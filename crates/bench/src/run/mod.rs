@@ -1,4 +1,4 @@
-//! A run: workers make the load, a sampler watches the machine, and the calling thread writes what they tell.
+//! A run: workers make the load, a sampler watches the machine, and the calling thread writes their figures.
 //!
 //! 1. Values' pool, the checker's table and one driver for each worker are made; connections are awaited.
 //! 2. Each worker runs on a thread of its own: see `worker` and `state`. Jobs have a worker each.

@@ -1,4 +1,4 @@
-//! Index entries of people and what is asked of them, as in the seeds' secondary index and NHS loads.
+//! Index entries of people and queries for them, as in the seeds' secondary index and NHS loads.
 //!
 //! A person has one to three postcodes (`postcode_bin`: one of 76 areas with a district from 1 to 26, `|`, and eight
 //! characters of base64), a date of birth (`dateofbirth_bin`: `YYYYMMDD|` and the same) and the time of the last change

@@ -1,4 +1,4 @@
-//! Once a second: what the servers' processes, their disks and the machine did.
+//! Once a second: figures of the servers' processes, their disks and the machine.
 
 use super::control::Control;
 use super::servers::Watched;

@@ -1,4 +1,4 @@
-//! The servers: who they are, as the manifest says it, and where their processes are.
+//! The servers: their identity for the manifest, and their processes.
 
 use super::reach::Places;
 use crate::proc;

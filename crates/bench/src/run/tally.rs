@@ -1,4 +1,4 @@
-//! What a worker counts in one second.
+//! The counts of a worker in one second.
 
 use crate::driver::ErrorKind;
 use histogram::{Histogram, Recorder};

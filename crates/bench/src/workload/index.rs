@@ -1,4 +1,4 @@
-//! Index entries of what is written, and what an index is asked: `[[index]]`, and the `query` of an operation.
+//! Index entries of written objects, and queries: `[[index]]`, and the `query` of an operation.
 
 use super::fields::Fields;
 use super::parse::{narrow, shape};

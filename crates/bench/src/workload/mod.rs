@@ -1,4 +1,4 @@
-//! A workload: what `workload.toml` says. Each key is described in `docs/bench.md`.
+//! A workload, as read from `workload.toml`. Each key is described in `docs/bench.md`.
 
 mod engine;
 mod fields;

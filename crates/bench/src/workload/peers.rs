@@ -1,4 +1,4 @@
-//! Other stores, over their own protocols, and what only they are told.
+//! Other stores, over their own protocols, and their own settings.
 
 use super::DriverKind;
 use super::fields::Fields;

@@ -1,4 +1,4 @@
-//! Active anti-entropy: replicas find what they differ in without being asked for it.
+//! Active anti-entropy: replicas find their differences without client requests.
 //!
 //! A node keeps a [`Tree`] of hashes for each partition and number of replicas: of what the keys' heads are, by the first bits of
 //! their hashes. Two primaries of a partition that hold the same have the same root; if not, an [`Exchange`] goes down from

@@ -1,4 +1,4 @@
-//! The hashes of a tree, by branch: what was never changed has none, and takes no memory.
+//! The hashes of a tree, by branch: a branch that was never changed has none, and takes no memory.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What the heads of one shard say to a fold, one after the other.
+//! Collects the findings of a fold from the heads of one shard.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a fold has come to, of a page or of everything: sums are added up.
+//! The result of a fold, of a page or of everything: sums are added up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

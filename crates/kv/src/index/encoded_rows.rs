@@ -1,4 +1,4 @@
-//! What a client is told of a query: terms in its words, and keys.
+//! The rows of an answer to a query: terms in the words of the client, and keys.
 
 use bytes::Bytes;
 

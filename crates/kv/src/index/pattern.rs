@@ -1,4 +1,4 @@
-//! Term regexes: the terms that a query takes. A match takes time linear in the term, whatever the pattern; so there
+//! Term regexes: the terms that a query takes. A match takes time linear in the term for every pattern; so there
 //! are no back references and no look-around.
 //!
 //! Terms are bytes, and so is a pattern: `.` takes one byte, `\w` an ASCII letter, as in Riak. A pattern that needs

@@ -1,4 +1,4 @@
-//! Where a page ended: what a client sends back to have the next one. To it these are bytes without meaning.
+//! The continuation of a page: a client sends it back to get the next one. To it these are bytes without meaning.
 //!
 //! Layout: version (2), a checksum of the query (u32 little-endian), the length of the row's term (u32 little-endian),
 //! the term, the key. The query is the bucket's type and name, the field, the bounds and the condition on rows: a place

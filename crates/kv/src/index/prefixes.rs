@@ -1,4 +1,4 @@
-//! A set of prefixes: what a part of a covering set is, and what a scan of entries filters by.
+//! A set of prefixes: a part of a covering set, and the filter of a scan of entries.
 //!
 //! A bit for each, since the prefixes of a node lie scattered over the ring: 2 KiB for a ring of 16,384 partitions.
 

@@ -1,4 +1,4 @@
-//! A client's index query: what it means, and how its answer is told.
+//! A client's index query: its meaning, and the form of its answer.
 //!
 //! In Riak's terms: a field is `…_bin` (terms are bytes), `…_int` (terms are integers), `$key` (the key itself) or `$bucket`
 //! (all keys). `max_results` implies order and a continuation. Rows come by term and then by key, whether or not that was

@@ -1,4 +1,4 @@
-//! What properties may be changed to, with Riak's words for what they may not.
+//! Allowed values of properties, with Riak's words for errors.
 
 use super::{BucketProps, HOOKS_MAX, Hook, ModFun, N_VAL_MAX, PROP_BYTES_MAX, Prop, Reason, TTL_MAX};
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! A text in words, and what all parsers share.
+//! A text in words, and the helpers of all parsers.
 
 use super::value::{Comparator, Constant, Name, Operand, Substitutions};
 

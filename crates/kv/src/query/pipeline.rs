@@ -1,4 +1,4 @@
-//! Pipelines: what attributes are taken out of a term.
+//! Pipelines: the extraction of attributes from a term.
 //!
 //! ```text
 //! pipeline = stage | stage …

@@ -1,4 +1,4 @@
-//! What a shard remembers of the tombstones that it has promised to reap, or has reaped.
+//! Tombstones that a shard has promised to reap, or has reaped.
 //!
 //! Invariants: a grave is kept for [`Graveyard::new`]'s time at least after its last promise, counted while the process
 //! is awake: a pause counts as a second at most, so that whatever waited for the process while it stood still is

@@ -1,4 +1,4 @@
-//! What the log is made of: epochs, entries, snapshots, and the bytes of them.
+//! Contents of the log: epochs, entries, snapshots, and their encodings.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What logs send each other: `docs/formats/membership.md`. Checksums and encryption are the link's.
+//! Messages between logs: `docs/formats/membership.md`. Checksums and encryption are the link's.
 //!
 //! Invariant: no input makes [`Message::read`] panic or take memory that the bytes do not back.
 

@@ -1,4 +1,4 @@
-//! The replicated log of what a cluster agrees on: one order of commands, so one [`State`] at all nodes.
+//! The replicated log of a cluster: one order of commands, so one [`State`] at all nodes.
 //!
 //! The consensus is TiKV's Raft (`consensus.rs`): leaders elected by a majority of a few voters, with pre-vote and a check of the
 //! quorum, entries replicated and committed, changes of the voters one at a time, snapshots. Around it stands what a cluster's

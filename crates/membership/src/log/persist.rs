@@ -1,4 +1,4 @@
-//! A log and its file: what is written, and how it is read again.
+//! A log and its file: writes and recovery.
 
 use base::{Monotonic, Rng};
 use bytes::{Bytes, BytesMut};

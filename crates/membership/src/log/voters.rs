@@ -1,4 +1,4 @@
-//! Who should vote: a pure choice, one member at a time.
+//! The choice of voters: pure, one member at a time.
 //!
 //! One voter for one or two members, three for up to six, five for more: an even number, which outlives no more losses than
 //! the odd one below it, votes only while nobody else can be reached. Zones first: a zone with no voter before one with some.

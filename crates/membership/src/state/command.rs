@@ -1,4 +1,4 @@
-//! What the log holds: commands, and why one is refused.
+//! Commands of the log, and reasons to refuse one.
 
 use bytes::Bytes;
 use ring::{MemberState, NodeId, RingSize, RingVersion};

@@ -1,4 +1,4 @@
-//! What all nodes of a cluster agree on: the state to which the log's commands lead.
+//! The agreed state of a cluster, to which the log's commands lead.
 //!
 //! [`State::apply`] is a function of the state and the command alone, so whoever applied the same commands in the same order
 //! has the same state, byte by byte. A change of the cluster takes these steps:

@@ -1,4 +1,4 @@
-//! What a commit of the staged changes would do, shown before it is done.
+//! A preview of the staged changes.
 //!
 //! A plan starts from where partitions are on their way to, not from where they are, so that a second plan does not send back
 //! what the first one moves; and from the newcomer where one takes a member's place, so that nothing else moves for that; and, if

@@ -1,4 +1,4 @@
-//! How many partitions there are, and are to be, and what moves for that.
+//! The current and the staged number of partitions, and the moves between them.
 //!
 //! A ring grows, and never becomes smaller. Its lists of three nodes and more stay ([`ring::grown`]); what moves beside is what the
 //! plan has decided. Bounds: what the cluster was founded with, and the prefixes by which keys are ordered.

@@ -1,4 +1,4 @@
-//! What is compared.
+//! The metrics of a comparison.
 
 use super::blocks::Totals;
 use crate::report::chart::Unit;

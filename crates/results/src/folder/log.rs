@@ -1,4 +1,4 @@
-//! What went wrong, and what was done, with the second in which it was.
+//! Errors and events of a run, by second.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What was run, on what machine, against what, with which options.
+//! The manifest of a run: workload, machine, servers and their options.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

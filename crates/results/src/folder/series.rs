@@ -1,4 +1,4 @@
-//! What one second was like.
+//! The figures of one second.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

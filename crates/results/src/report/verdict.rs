@@ -1,4 +1,4 @@
-//! The head of a report: what was run, whether the store was right, and the figures that matter, to be read in five
+//! The head of a report: the workload, the verdict on the store, and the figures that matter, to be read in five
 //! seconds.
 
 use super::chart::{Unit, svg::escape, unit::digits};

@@ -1,4 +1,4 @@
-//! A ring while it is being claimed: owners by partition, and what that costs.
+//! A ring during a claim: owners by partition, and the cost of the assignment.
 //!
 //! Two partitions of one node that are `d` apart, with `d < n`, are both in `n - d` of the ring's runs of `n`
 //! neighbours; that is what they cost. The same of zones. Costs are added up by weights so far apart that the more

@@ -1,4 +1,4 @@
-//! Members that claim partitions, and how many of what a run of neighbours has.
+//! Members that claim partitions, and counts of their nodes and zones in a run of neighbours.
 
 use super::board::NOBODY;
 use crate::member::Members;

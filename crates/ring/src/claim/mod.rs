@@ -1,4 +1,4 @@
-//! Claim: who is to own what, after members came, went, or changed their weight or zone.
+//! Claim: the new owners of partitions after members came, left, or changed their weight or zone.
 //!
 //! What is wanted, the more important first:
 //!

@@ -1,4 +1,4 @@
-//! What a claim keeps, over joins, leaves, replacements, weights and zones.
+//! Invariants of claims over joins, leaves, replacements, weights and zones.
 
 use std::collections::BTreeSet;
 

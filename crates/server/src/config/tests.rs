@@ -1,4 +1,4 @@
-//! Layers, and what is refused in each.
+//! Layers of the configuration, and their errors.
 
 use super::*;
 use backends::Kind;

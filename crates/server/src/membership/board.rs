@@ -1,4 +1,4 @@
-//! Where shards put down how far they are with what all nodes have agreed on, for the membership's thread.
+//! Progress of shards with the agreed state, for the membership's thread.
 //!
 //! Invariant: a shard never waits here for longer than it takes to copy its transfers, and what it puts down is not lost: the
 //! thread looks at all of it whenever something wakes it.

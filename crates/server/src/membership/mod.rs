@@ -1,4 +1,4 @@
-//! This node's part in what its cluster agrees on: the crate `membership`, on a thread of its own.
+//! This node's part in its cluster's agreement: the crate `membership`, on a thread of its own.
 //!
 //! 1. A node has a standing, which is the number of a member: it founds the cluster with others, each for itself
 //!    (`docs/decisions/0027`), or is admitted by its members (`docs/decisions/0035`).

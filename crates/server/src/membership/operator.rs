@@ -1,4 +1,4 @@
-//! Operators' questions: what the nodes agree on, as JSON, and changes of it. `docs/api/admin.yaml` describes them.
+//! Operators' requests: the agreed state as JSON, and changes of it. `docs/api/admin.yaml` describes them.
 
 use super::board::Board;
 use super::reach::Reach;

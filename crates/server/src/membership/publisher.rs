@@ -1,4 +1,4 @@
-//! Has this node's shards go by what all nodes have agreed on, and reports what they have made of it.
+//! Publishes the agreed state to this node's shards, and reports their progress.
 //!
 //! 1. When what is published is another, it is put down for all shards ([`Mail::Topology`]).
 //! 2. Shards note on the [`Board`] what they have adopted and copied. What comes of that is proposed to the log, until the node

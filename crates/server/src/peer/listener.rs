@@ -1,4 +1,4 @@
-//! Connections that other nodes open, until it is known who they are.
+//! Connections that other nodes open, until they are identified.
 //!
 //! They are accepted on the main thread, so that strangers cost the shards nothing, and handed to a shard's thread
 //! when they are welcome. Newcomers are told here what the cluster has decided.

@@ -1,4 +1,4 @@
-//! What waits for a link, in lanes.
+//! The queue of a link, in lanes.
 
 use base::Monotonic;
 use kv::fold::Sum;

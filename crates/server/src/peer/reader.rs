@@ -1,4 +1,4 @@
-//! What other nodes send.
+//! Incoming messages of other nodes.
 //!
 //! All frames of a read are handed to the shards together, and one turn follows.
 

@@ -1,4 +1,4 @@
-//! Whom a node has links with: the members, and where each is, as of a moment.
+//! The peers of a node: the members and their addresses at a moment.
 //!
 //! A roster is replaced, never changed. The path of messages does not look at it: each shard's links are told of another one
 //! ([`Peers::subscribe`](super::Peers::subscribe)).

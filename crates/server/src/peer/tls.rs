@@ -1,4 +1,4 @@
-//! Certificates: who may talk to whom.
+//! Certificates: mutual authentication of nodes.
 //!
 //! The cluster has a certificate authority of its own. A node has a certificate of that authority, good for both
 //! ends of a connection, whose DNS name stands for the node ([`certificate_name`]). Both ends verify the other's;

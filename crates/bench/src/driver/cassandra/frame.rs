@@ -1,4 +1,4 @@
-//! Frames of Cassandra's native protocol, version 4: what they say, and the pieces that requests are made of.
+//! Frames of Cassandra's native protocol, version 4: their contents, and the pieces of requests.
 //!
 //! A frame is a header of nine bytes (version, flags, stream, opcode, length) and a body. Lengths are the server's word:
 //! each is compared with what is there, and nothing is reserved for it.

@@ -1,4 +1,4 @@
-//! Redis's serialization protocol, version 2: where an answer ends, and what it says.
+//! Redis's serialization protocol, version 2: the end and the contents of an answer.
 //!
 //! Lengths are the server's word: each is compared with a bound before it is believed, and nothing is reserved for it.
 

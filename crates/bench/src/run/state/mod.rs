@@ -1,4 +1,4 @@
-//! The operations of a worker: what each is doing, and what its answer means.
+//! The operations of a worker: the state of each, and the meaning of its answer.
 //!
 //! An operation holds a slot from its first request to its end; `answers.rs` takes what comes back. An update is two requests, another attempt begins anew; a
 //! read that was too old is looked at again, some time later, in a slot of the same kind ([`Suspects`]).

@@ -1,4 +1,4 @@
-//! What was asked and answered: throughput, errors, what was not found, throughput as the store fills.
+//! Charts of the load: throughput, errors, missing keys, throughput as the store fills.
 
 use super::Run;
 use crate::report::chart::{Axis, Chart, Series, Shape, Unit, Width};

@@ -1,4 +1,4 @@
-//! What it cost: the servers' processes, their disks, the machine, and the generator itself.
+//! Charts of resources: the servers' processes, their disks, the machine, and the generator itself.
 
 use super::Run;
 use crate::report::chart::{Axis, Chart, Series, Shape, Unit};
