@@ -117,7 +117,7 @@ impl Machine {
     /// Who runs the jobs of a store beside its calls, if anybody does.
     fn jobs(&self) -> Result<Option<Jobs>, Error> {
         let made = self.jobs.as_ref().map(|make| make()).transpose();
-        made.map_err(|error| Error::Exhausted(format!("nobody to run jobs: {error}")))
+        made.map_err(|error| Error::Exhausted(format!("no thread for jobs: {error}")))
     }
 
     /// Another handle of its disk.

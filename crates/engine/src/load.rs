@@ -80,7 +80,7 @@ impl<'a> BulkLoad<'a> {
 
     fn add(&mut self, write: &Write<'_>, key: &[u8]) -> Result<(), Error> {
         if self.last_key.as_deref().is_some_and(|last| last >= key) {
-            return Err(Error::Refused("a sorted load whose keys do not ascend"));
+            return Err(Error::Refused("a sorted load with keys that do not ascend"));
         }
         self.seq = loop {
             match self.store.store().append_loaded(write, &mut self.entry) {

@@ -102,7 +102,12 @@ impl Check<'_> {
         let entries = walk.hashes.len() as u64;
         self.summary.entries += entries;
         if walk.whole && (entries != table.meta().entries || walk.last_key != table.meta().max_key) {
-            self.find(FindingKind::Damage, file_of(table.id()), table.len(), "it does not hold what it says");
+            self.find(
+                FindingKind::Damage,
+                file_of(table.id()),
+                table.len(),
+                "its entries differ from its metadata",
+            );
         }
         self.segments(table, &walk);
     }
@@ -189,7 +194,7 @@ impl Check<'_> {
                 FindingKind::Damage,
                 file_of(table),
                 handle.offset,
-                "an entry whose segment is missing",
+                "an entry with a missing segment",
             );
         };
         let told =

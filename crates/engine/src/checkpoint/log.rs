@@ -223,7 +223,9 @@ impl WriteRecord {
         let first = known.last().map(|(as_of, _)| *as_of);
         let known: Vec<Bytes> = known.into_iter().map(|(_, record)| record).collect();
         let joined = match first {
-            Some(as_of) => Some((as_of, (self.join)(&known).ok_or_else(|| damage("what a record says"))?)),
+            Some(as_of) => {
+                Some((as_of, (self.join)(&known).ok_or_else(|| damage("the contents of a record"))?))
+            }
             None => None,
         };
         Ok(joined.into_iter().chain(later).chain([(self.as_of, self.record.clone())]).collect())

@@ -62,7 +62,7 @@ impl std::fmt::Display for NotTaken {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self {
             NotTaken::Damaged => "its log is damaged",
-            NotTaken::Other => "none of its records says what the tables have",
+            NotTaken::Other => "none of its records describes the tables",
             NotTaken::Losses => "versions were lost",
             NotTaken::Drops => "a range was dropped since",
         })
