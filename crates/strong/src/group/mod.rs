@@ -33,6 +33,7 @@ mod open;
 mod outbox;
 mod overlay;
 mod reads;
+mod recover;
 mod requests;
 mod serve;
 mod state;
@@ -60,6 +61,7 @@ pub use self::open::{Identity, OpenError, Stored};
 use self::outbox::Outbox;
 use self::overlay::Overlay;
 use self::reads::Reads;
+pub use self::recover::{RecoverError, Survivor};
 use self::requests::Requests;
 pub use self::state::{GroupState, HardState, Progress, STATE_VERSION};
 use self::timers::Timers;
@@ -290,6 +292,8 @@ pub enum Cause {
 /// One group at one voter.
 pub struct Group {
     identity: Identity,
+    /// Recoveries so far.
+    epoch: u16,
     raw: RawNode<Log>,
     /// The library's term and role that were followed last.
     role: (u64, StateRole),
@@ -462,11 +466,17 @@ impl Group {
         self.suspect_through.is_some()
     }
 
+    /// What an operator has to know of this voter before a recovery.
+    pub fn survivor(&self) -> Survivor {
+        Survivor { voter: self.identity.voter, last: self.last(), commit: self.commit() }
+    }
+
     /// The state as it is to be stored.
     pub fn state(&self) -> GroupState {
         let log = self.raw.store();
         GroupState {
             founding: self.identity.founding,
+            epoch: self.epoch,
             hard: log.hard,
             leader: self.leader(),
             configuration: log.configuration.clone(),

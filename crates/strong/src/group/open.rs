@@ -27,8 +27,6 @@ pub struct Identity {
     pub rank: u32,
     /// Number of the founding.
     pub founding: u64,
-    /// Grows with each recovery by an operator; part of the versions of objects.
-    pub epoch: u16,
 }
 
 /// The reason why a group cannot begin from its store.
@@ -76,7 +74,7 @@ impl Group {
     pub fn open(identity: Identity, stored: Stored, rng: Box<dyn Rng>) -> Result<Group, OpenError> {
         let Stored { state, progress, base, entries, suspect_through, is_incomplete } = stored;
         let Progress { applied, commit } = progress;
-        let GroupState { founding, hard, configuration, is_removed, .. } = state;
+        let GroupState { founding, epoch, hard, configuration, is_removed, .. } = state;
         if founding != identity.founding {
             return Err(OpenError::Founding { found: founding, expected: identity.founding });
         }
@@ -109,7 +107,7 @@ impl Group {
         }
         log.commit = commit.min(last);
         let mut group = Group::new(identity, log, applied.0, suspect_through, rng);
-        group.is_incomplete = is_incomplete;
+        (group.epoch, group.is_incomplete) = (epoch, is_incomplete);
         Ok(group)
     }
 
@@ -148,6 +146,7 @@ impl Group {
             installing: None,
             received: None,
             is_incomplete: false,
+            epoch: 0,
             reapable: 0,
             leads_since: Monotonic(0),
             is_registered: base::planted!(CloneVotesBeforeRegistered),
@@ -190,7 +189,7 @@ mod tests {
         let mut stored =
             Stored { state, progress, base: (2, 2), entries, suspect_through, is_incomplete: false };
         change(&mut stored);
-        let identity = Identity { voter, rank: 0, founding: 1, epoch: 0 };
+        let identity = Identity { voter, rank: 0, founding: 1 };
         Group::open(identity, stored, Box::new(SplitMix64::new(1)))
     }
 

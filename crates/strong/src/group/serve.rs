@@ -90,7 +90,7 @@ impl Group {
     }
 
     pub(super) fn version(&self, index: u64) -> Version {
-        Version::new(self.identity.epoch, index)
+        Version::new(self.epoch, index)
     }
 
     /// Asks a majority to confirm the reads that wait.

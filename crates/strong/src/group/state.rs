@@ -28,6 +28,8 @@ pub struct HardState {
 pub struct GroupState {
     /// Number of the founding: a state of another founding is refused.
     pub founding: u64,
+    /// Grows with each recovery by an operator; part of the versions of objects.
+    pub epoch: u16,
     /// Term, vote and reaping.
     pub hard: HardState,
     /// The leader that was known.
@@ -56,7 +58,7 @@ impl GroupState {
     /// The state of a new group.
     pub fn found(founding: u64, configuration: Configuration) -> GroupState {
         let hard = HardState { term: 1, vote: None, reaped: 0 };
-        GroupState { founding, hard, leader: None, configuration, is_removed: false }
+        GroupState { founding, epoch: 0, hard, leader: None, configuration, is_removed: false }
     }
 
     /// Its bytes.
@@ -64,6 +66,7 @@ impl GroupState {
         let mut out = BytesMut::new();
         out.put_u8(STATE_VERSION);
         out.put_u64_le(self.founding);
+        out.put_u16_le(self.epoch);
         put_varint(&mut out, self.hard.term);
         for voter in [self.hard.vote, self.leader] {
             out.put_u64_le(voter.map_or(0, VoterId::number));
@@ -84,7 +87,7 @@ impl GroupState {
         if fields.u8()? != STATE_VERSION {
             return Err(Malformed("an unknown version of a group state"));
         }
-        let founding = fields.u64()?;
+        let (founding, epoch) = (fields.u64()?, fields.u16()?);
         let term = number(fields)?;
         let (vote, leader) = (voter(fields)?, voter(fields)?);
         let reaped = number(fields)?;
@@ -100,7 +103,7 @@ impl GroupState {
             return Err(Malformed("a state of no term"));
         }
         let hard = HardState { term, vote, reaped };
-        Ok(GroupState { founding, hard, leader, configuration, is_removed })
+        Ok(GroupState { founding, epoch, hard, leader, configuration, is_removed })
     }
 }
 
@@ -126,6 +129,7 @@ mod tests {
         let [first, second, _] = voters();
         GroupState {
             founding: 0xF00D,
+            epoch: 2,
             hard: HardState { term: 300, vote: Some(first), reaped: 12 },
             leader: Some(second),
             configuration: Configuration::of_voters(voters()),
@@ -135,8 +139,9 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let expected: [&[u8]; 10] = [
+        let expected: [&[u8]; 11] = [
             b"\x01\x0D\xF0\0\0\0\0\0\0",
+            b"\x02\0",
             b"\xAC\x02",
             b"\x07\0\0\0\0\0\x01\0",
             b"\x08\0\0\0\0\0\x02\0",

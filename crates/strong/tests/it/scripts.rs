@@ -228,3 +228,31 @@ fn a_suspect_voter_takes_part_once_it_was_brought_up_to_date() {
     let leader = world.settle();
     assert_eq!(world.ask(leader, key(0), put(3), Condition::None), Outcome::Done);
 }
+
+#[test]
+fn a_group_is_recovered_from_a_minority() {
+    for seed in 0..5 {
+        let mut world = World::quiet(seed, 5);
+        let leader = world.settle();
+        let (first, second) = ((leader + 1) % 5, (leader + 2) % 5);
+        assert_eq!(world.ask(leader, key(0), put(1), Condition::None), Outcome::Done);
+        let leader = world.settle();
+        let version = world.group(leader).next_version().unwrap();
+        (0..5).for_each(|node| world.crash(node));
+        let lost: Vec<usize> = (0..5).filter(|node| ![first, second].contains(node)).collect();
+        for &node in &lost {
+            world.nodes[node].is_gone = true;
+        }
+        let voters = lost.iter().map(|&node| world.voter(node)).collect();
+        for node in [first, second] {
+            world.recover(node, &voters);
+            world.start(node);
+        }
+        let leader = world.settle();
+        assert!(lost.iter().all(|node| *node != leader));
+        assert_eq!(world.ask(leader, key(0), Action::Get, Condition::None), Outcome::Read(Some(1)));
+        assert_eq!(world.ask(leader, key(0), put(2), Condition::None), Outcome::Done);
+        let next = world.group(leader).next_version().unwrap();
+        assert!(next > Version::new(1, 0) && version < Version::new(1, 0), "another epoch");
+    }
+}

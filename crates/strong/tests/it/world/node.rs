@@ -8,7 +8,7 @@ use bytes::Bytes;
 use strong::catch_up::{Checkpoint, Item, Receiver, Sender};
 use strong::forward::ForwardWindow;
 use strong::group::{
-    Batch, Birth, Entry, Group, GroupState, Identity, Install, Payload, Progress, Stored, Version,
+    Batch, Birth, Entry, Group, GroupState, Identity, Install, Payload, Progress, Stored, Version, VoterId,
 };
 use strong::linearizability::{Action, Outcome};
 use strong::wake::{MarkedGroups, WakeQueue};
@@ -181,10 +181,20 @@ impl World {
         self.open(node, replayed);
     }
 
+    /// Makes the survivors of a lost majority all voters, on the store of one that is down.
+    pub fn recover(&mut self, node: usize, lost: &BTreeSet<VoterId>) {
+        let Replayed { stored, checkpoint, .. } = self.replay(node);
+        let state = stored.state.recover(self.voter(node), lost, checkpoint.is_some()).unwrap();
+        let batch = Batch { number: 0, state: Some(state), install: None, entries: Vec::new() };
+        let it = &mut self.nodes[node];
+        it.disk.push(Record::Batch(batch));
+        it.synced = it.disk.len();
+    }
+
     fn open(&mut self, node: usize, Replayed { stored, table, checkpoint }: Replayed) {
         let applied = stored.progress.applied.0;
         let rank = u32::try_from(node).unwrap();
-        let identity = Identity { voter: self.voter(node), rank, founding: FOUNDING, epoch: 0 };
+        let identity = Identity { voter: self.voter(node), rank, founding: FOUNDING };
         let rng = Box::new(SplitMix64::new(self.rng.next_u64()));
         let group = Group::open(identity, stored, rng).unwrap();
         let others = (0..self.nodes.len()).filter(|other| *other != node);

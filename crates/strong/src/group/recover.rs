@@ -1,0 +1,132 @@
+//! Recovery by an operator of a group whose majority is lost for good.
+//!
+//! The survivors become all voters of the group, in the next epoch. Writes that none of them has are lost, even if
+//! they were acknowledged; the report names the last entry of each survivor. Versions of the new epoch are above all
+//! versions of earlier ones, so no context of a client that saw a lost write matches again.
+//!
+//! 1. The operator declares members lost; the cluster never registers them again.
+//! 2. Each survivor's store is asked for its report.
+//! 3. On each survivor, [`GroupState::recover`] makes the state that replaces the stored one. It is the same for all
+//!    but for term and vote. The survivor with the newest log wins the next election, as always.
+//!
+//! Needs: a lost member takes no part before it has another birth; all survivors are recovered with the same ones
+//! lost; promises of the time before have ended.
+
+use std::collections::BTreeSet;
+
+use super::configuration::Configuration;
+use super::entry::NUMBER_MAX;
+use super::identity::VoterId;
+use super::state::{GroupState, HardState};
+
+/// A survivor's part of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Survivor {
+    /// The survivor.
+    pub voter: VoterId,
+    /// Index and term of the last entry of its log. Later entries are lost if no other survivor has them.
+    pub last: (u64, u64),
+    /// An index up to which entries are committed.
+    pub commit: u64,
+}
+
+/// The reason why a group is not recovered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecoverError {
+    /// A majority is not declared lost.
+    #[error("a majority of the group's voters is not declared lost")]
+    MajorityLives,
+    /// This store is no voter that survives.
+    #[error("this store is no surviving voter of the group")]
+    NoSurvivor,
+    /// Members change.
+    #[error("the members of the group are changing")]
+    Changing,
+    /// The store lacks keys, or has some of a time that no log leads to.
+    #[error("this store is in the middle of a catch-up")]
+    CatchUp,
+    /// There are no more epochs or terms.
+    #[error("the group cannot be recovered again")]
+    Exhausted,
+}
+
+impl GroupState {
+    /// The state of a survivor after the loss of voters.
+    ///
+    /// `has_catch_up` says whether the store has a record of a catch-up that has not ended.
+    ///
+    /// # Errors
+    /// [`RecoverError`].
+    pub fn recover(
+        &self,
+        here: VoterId,
+        lost: &BTreeSet<VoterId>,
+        has_catch_up: bool,
+    ) -> Result<GroupState, RecoverError> {
+        let voters = &self.configuration.voters;
+        if !self.configuration.outgoing.is_empty() {
+            return Err(RecoverError::Changing);
+        }
+        let survivors: BTreeSet<VoterId> = voters.difference(lost).copied().collect();
+        if self.is_removed || !survivors.contains(&here) {
+            return Err(RecoverError::NoSurvivor);
+        }
+        if survivors.len() > voters.len() / 2 {
+            return Err(RecoverError::MajorityLives);
+        }
+        if has_catch_up {
+            return Err(RecoverError::CatchUp);
+        }
+
+        let epoch = self.epoch.checked_add(1).ok_or(RecoverError::Exhausted)?;
+        let term = self.hard.term + 1;
+        if term >= NUMBER_MAX {
+            return Err(RecoverError::Exhausted);
+        }
+        // No vote was given in a term that was not known here.
+        let hard = HardState { term, vote: None, ..self.hard };
+        let configuration = Configuration::of_voters(survivors);
+        Ok(GroupState { epoch, hard, leader: None, configuration, ..self.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn voters(numbers: &[u64]) -> BTreeSet<VoterId> {
+        numbers.iter().map(|number| VoterId::of_number(*number).unwrap()).collect()
+    }
+
+    fn recover(lost: &[u64], change: fn(&mut GroupState)) -> Result<GroupState, RecoverError> {
+        let mut state = GroupState::found(1, Configuration::of_voters(voters(&[1, 2, 3, 4, 5])));
+        state.hard = HardState { term: 7, vote: VoterId::of_number(3), reaped: 4 };
+        change(&mut state);
+        state.recover(VoterId::of_number(1).unwrap(), &voters(lost), false)
+    }
+
+    #[test]
+    fn survivors_are_all_voters_of_the_next_epoch() {
+        let recovered = recover(&[3, 4, 5], |_| {}).unwrap();
+        assert_eq!(recovered.configuration, Configuration::of_voters(voters(&[1, 2])));
+        assert_eq!((recovered.epoch, recovered.founding), (1, 1));
+        assert_eq!(recovered.hard, HardState { term: 8, vote: None, reaped: 4 });
+        let again = recovered.recover(VoterId::of_number(1).unwrap(), &voters(&[2]), false).unwrap();
+        assert_eq!((again.epoch, again.configuration.voters), (2, voters(&[1])));
+    }
+
+    #[test]
+    fn groups_that_live_or_cannot_be_judged_are_refused() {
+        let error = |lost: &[u64], change| recover(lost, change).unwrap_err();
+        assert_eq!(error(&[4, 5], |_| {}), RecoverError::MajorityLives);
+        assert_eq!(error(&[1, 3, 4], |_| {}), RecoverError::NoSurvivor);
+        assert_eq!(error(&[3, 4, 5], |state| state.is_removed = true), RecoverError::NoSurvivor);
+        let change = |state: &mut GroupState| state.configuration.outgoing = voters(&[1, 2, 6]);
+        assert_eq!(error(&[3, 4, 5], change), RecoverError::Changing);
+        assert_eq!(error(&[3, 4, 5], |state| state.epoch = u16::MAX), RecoverError::Exhausted);
+        assert_eq!(error(&[3, 4, 5], |state| state.hard.term = NUMBER_MAX - 1), RecoverError::Exhausted);
+        let state = GroupState::found(1, Configuration::of_voters(voters(&[1, 2])));
+        let here = VoterId::of_number(1).unwrap();
+        assert_eq!(state.recover(here, &voters(&[2]), true), Err(RecoverError::CatchUp));
+    }
+}
