@@ -3,9 +3,10 @@
 //! Leader:
 //! 1. The library asks for a snapshot because a voter's next entry is trimmed, or an incomplete voter says so:
 //!    [`Output::CatchUpWanted`]. The caller runs a [`crate::catch_up::Sender`].
-//! 2. [`Input::CatchUpBegun`] names the base: the receiver has, or dropped, all up to it. Nothing above is reaped.
-//! 3. [`Input::CaughtUp`]: the receiver has all parts. The library sends the snapshot, which is metadata alone. It is
-//!    sent again while the voter answers heartbeats without it; in the end the catch-up begins anew.
+//! 2. [`super::Input::CatchUpBegun`] names the base: the receiver has, or dropped, all up to it. Nothing above is
+//!    reaped.
+//! 3. [`super::Input::CaughtUp`]: the receiver has all parts. The library sends the snapshot, which is metadata alone.
+//!    It is sent again while the voter answers heartbeats without it; in the end the catch-up begins anew.
 //! 4. The voter acknowledges the snapshot's index: [`Output::CatchUpEnded`]. So does a lost leadership, at any time.
 //!
 //! Receiver: it installs a snapshot only if its store has all parts of exactly that one. An incomplete voter, whose

@@ -230,7 +230,8 @@ pub enum Output {
         /// Its answer.
         answer: Answer,
     },
-    /// A voter needs entries that are not here any more, or lacks the group's keys.
+    /// A voter needs entries that are not here any more, or lacks the group's keys. A sender that there is for it is
+    /// dropped: it begins anew.
     CatchUpWanted {
         /// The voter.
         voter: VoterId,

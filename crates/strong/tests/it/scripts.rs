@@ -1,6 +1,6 @@
 //! Short stories of one group.
 
-use strong::group::{Condition, HEARTBEAT_EVERY, Input, Output, Version};
+use strong::group::{COMMIT_NOTE_AFTER, Condition, HEARTBEAT_EVERY, Input, Output, Version};
 use strong::linearizability::{Action, Outcome, Verdict};
 
 use crate::world::{MILLISECOND, SECOND, World, key};
@@ -254,5 +254,19 @@ fn a_group_is_recovered_from_a_minority() {
         assert_eq!(world.ask(leader, key(0), put(2), Condition::None), Outcome::Done);
         let next = world.group(leader).next_version().unwrap();
         assert!(next > Version::new(1, 0) && version < Version::new(1, 0), "another epoch");
+    }
+}
+
+#[test]
+fn followers_hear_soon_that_a_write_is_committed() {
+    for seed in 0..10 {
+        let mut world = World::quiet(seed, 3);
+        let leader = world.settle();
+        assert_eq!(world.ask(leader, key(0), put(1), Condition::None), Outcome::Done);
+        let (commit, before) = (world.group(leader).commit(), world.now);
+        let hear = |world: &World| (0..3).all(|node| world.group(node).commit() == commit);
+        assert!(world.run_until(SECOND, hear));
+        let took = world.now.since(before);
+        assert!(took < COMMIT_NOTE_AFTER * 3, "seed {seed}: {took:?}");
     }
 }
