@@ -35,6 +35,11 @@ pub struct Checkpoint {
 const CHECKPOINT_VERSION: u8 = 1;
 
 impl Checkpoint {
+    /// Whether the store may lack keys, or have versions that its log does not lead to yet.
+    pub fn has_changed_keys(&self) -> bool {
+        self.is_incomplete || self.place != Place::Begin
+    }
+
     /// Its bytes.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::new();

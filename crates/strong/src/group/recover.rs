@@ -53,7 +53,8 @@ pub enum RecoverError {
 impl GroupState {
     /// The state of a survivor after the loss of voters.
     ///
-    /// `has_catch_up` says whether the store has a record of a catch-up that has not ended.
+    /// `has_catch_up` says whether the store has a record of a catch-up that has changed keys:
+    /// [`crate::catch_up::Checkpoint::has_changed_keys`].
     ///
     /// # Errors
     /// [`RecoverError`].

@@ -184,7 +184,8 @@ impl World {
     /// Makes the survivors of a lost majority all voters, on the store of one that is down.
     pub fn recover(&mut self, node: usize, lost: &BTreeSet<VoterId>) {
         let Replayed { stored, checkpoint, .. } = self.replay(node);
-        let state = stored.state.recover(self.voter(node), lost, checkpoint.is_some()).unwrap();
+        let has_catch_up = checkpoint.is_some_and(|known| known.has_changed_keys());
+        let state = stored.state.recover(self.voter(node), lost, has_catch_up).unwrap();
         let batch = Batch { number: 0, state: Some(state), install: None, entries: Vec::new() };
         let it = &mut self.nodes[node];
         it.disk.push(Record::Batch(batch));
