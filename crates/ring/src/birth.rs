@@ -1,4 +1,4 @@
-//! Births: what tells a store from any other store that was in its place.
+//! Births: random numbers that tell a store from earlier stores in its place.
 
 use base::Rng;
 

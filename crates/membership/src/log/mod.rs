@@ -352,7 +352,7 @@ impl Log {
         }
         self.drain(now);
         self.on_time(now);
-        // What was proposed for the time that has passed.
+        // Proposals that came due with the time.
         self.drain(now);
         self.compact();
         self.flush(out);

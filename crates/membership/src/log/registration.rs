@@ -1,7 +1,7 @@
 //! Registration: the state is to name this process as the node's last start.
 //!
-//! It is proposed as soon as there is somebody who takes a proposal, and again until the state shows it. Consistent
-//! groups wait for it.
+//! It is proposed as soon as a leader or a voter takes proposals, and again until the state shows it. Consistent groups
+//! wait for it.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl Log {
         own.is_some_and(|record| record.starts < self.identity.starts) && self.restored.is_none()
     }
 
-    /// Whether somebody takes a proposal, as far as this node knows.
+    /// Whether this node leads, or knows a node that takes proposals.
     fn can_propose(&self) -> bool {
         let votes = self.voters().contains(&self.identity.node);
         self.leads() || if votes { self.leader().is_some() } else { !self.voters().is_disjoint(&self.up) }

@@ -152,7 +152,7 @@ pub enum Command {
         /// Drawn at random for this founding.
         number: u64,
     },
-    /// Groups are recovered without their majority: what they write from now on is newer than all before.
+    /// Groups are recovered without their majority: their later writes are newer than all before.
     RaiseEpoch {
         /// The number of replicas of the groups.
         n_val: u8,

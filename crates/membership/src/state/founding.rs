@@ -1,8 +1,8 @@
 //! Foundings: the first voters of the groups of consistent bucket types.
 //!
 //! All groups of an n_val are founded at once ([`Command::FoundGroups`]). A group is that of a prefix and an n_val; its
-//! first voters are the stores of the nodes on the prefix's list, each node once. They follow from what the founding has
-//! kept: the owners of the ring then, and the births of their stores then. Both may be others later.
+//! first voters are the stores of the nodes on the prefix's list, each node once. They follow from two parts of
+//! the founding: the owners of the ring then, and the births of their stores then. Both may be others later.
 //!
 //! While there is a founding, partitions do not move: the voters of a group do not follow them yet.
 //!
@@ -23,7 +23,7 @@ use super::size::size_of;
 /// The largest n_val of a consistent bucket type: voters of a group.
 pub const FOUNDED_N_VAL_MAX: u8 = 7;
 
-/// What consistent bucket types need to be agreed on.
+/// The agreement that consistent bucket types need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Consistent {
     /// The stores that each member's process has registered last.
@@ -63,7 +63,7 @@ impl Founding {
         nodes.into_iter().map(|node| (node, self.stores[&node].of_prefix(prefix, prefixes))).collect()
     }
 
-    /// Whether it can be what `before` has become.
+    /// Whether it is `before` in the same or a later epoch.
     pub(super) fn follows(&self, before: &Founding) -> bool {
         let is_same =
             (self.number, &self.owners, &self.stores) == (before.number, &before.owners, &before.stores);

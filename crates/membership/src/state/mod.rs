@@ -91,7 +91,7 @@ pub struct State {
     staged_size: Option<RingSize>,
     retired: BTreeSet<u64>,
     slots: BTreeMap<Bytes, Bytes>,
-    /// What consistent bucket types need; none before a first one is wanted.
+    /// The agreement that consistent bucket types need; none before a first one is wanted.
     consistent: Option<Consistent>,
 }
 

@@ -9,7 +9,7 @@ use ::membership::state::State;
 use base::Monotonic;
 use os::OsRng;
 
-/// What is agreed on in the log that a folder without a standing has; none if there is no log of a node alone.
+/// The state in the log of a folder without a standing; none if there is no log of a node alone.
 ///
 /// # Errors
 /// Those of [`Files::read_log`]; `Invalid` if a log is damaged, or of a newer program.

@@ -63,7 +63,7 @@ impl Entered {
 }
 
 impl Entering<'_> {
-    /// A node alone. It goes on with what its log has, unless it is told something else and nothing rests on the log.
+    /// A node alone. It goes on with the state of its log, unless it is told other words and nothing rests on the log.
     ///
     /// # Errors
     /// [`Error::Members`] if it has been another; [`Error::Membership`] if its log is damaged, or of a newer program.

@@ -118,7 +118,7 @@ fn groups_are_founded_once_on_the_ring_at_rest() {
     found(&mut state, 1, 9).unwrap();
     let numbers: Vec<(u8, u64)> = state.foundings().map(|(n_val, it)| (n_val, it.number)).collect();
     assert_eq!(numbers, [(1, 9), (3, 7)]);
-    // What is registered later does not change the first voters.
+    // A later registration does not change the first voters.
     register(&mut state, NodeId(1), 2, &[99]).unwrap();
     assert_eq!(state.founding(3).unwrap().stores[&NodeId(1)], stores(3, &[2]));
 }
@@ -129,7 +129,11 @@ fn groups_are_not_founded_while_partitions_move() {
     stage(&mut state, NodeId(1), Change::Leave).unwrap();
     let whole = state.clone();
     found(&mut state, 3, 7).unwrap();
-    assert_eq!(commit(&mut state), Err(Rejected::Pinned), "what was staged before is not carried out");
+    assert_eq!(
+        commit(&mut state),
+        Err(Rejected::Pinned),
+        "a change that was staged before is not carried out"
+    );
 
     state = whole;
     commit(&mut state).unwrap();

@@ -49,7 +49,7 @@ fn run_to_its_end(data: &Path, life: u64) {
 }
 
 #[test]
-fn what_is_agreed_on_is_there_after_a_start() {
+fn the_state_of_a_node_alone_outlives_its_process() {
     let data = tempfile::tempdir().unwrap();
     let names = |data: &Path| {
         let mut names: Vec<String> = fs::read_dir(data.join("membership"))
