@@ -1,6 +1,6 @@
 //! Everything that is read from a file and has a checksum or a version in front: records, segment headers and
-//! trailers, table blocks, the manifest, bucket properties, hash trees, what a data folder's stores are, the state of the
-//! metadata log.
+//! trailers, table blocks, the manifest, bucket properties, hash trees, what a data folder's stores are, the state of
+//! the metadata log.
 #![no_main]
 
 use bytes::Bytes;

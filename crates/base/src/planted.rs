@@ -131,13 +131,13 @@ pub enum Planted {
     ReadIndexReused,
     /// A voter takes part before the cluster has registered the start of its process.
     CloneVotesBeforeRegistered,
-    /// A voter that lacks what it acknowledged drops the message that shows it, and goes on voting.
+    /// A voter that lacks entries that it acknowledged drops the message that shows it, and goes on voting.
     ForgotUnnoticed,
     /// A voter votes though a proposal that it may have acknowledged is damaged.
     DamagedProposalVotes,
     /// A store that lost its data keeps its birth, so it votes again in terms that it does not remember.
     LostDiskVotes,
-    /// A receiver that must be refilled keeps what it has of a consistent group.
+    /// A receiver that must be refilled keeps its keys of a consistent group.
     SnapshotPartKept,
     /// A catch-up of a consistent group that goes on takes the index of a later part for its snapshot's.
     CatchUpResumedNewer,

@@ -63,7 +63,7 @@ impl Ring {
         Ok(Ring { version, size, members, ownership })
     }
 
-    /// A ring of the same owners, under another version and among members of whom something else may be known.
+    /// A ring of the same owners, under another version and among members with other addresses or states.
     ///
     /// # Errors
     /// [`Error::Owner`] if an owner is no member or in a state in which it owns nothing.

@@ -37,7 +37,7 @@ impl Place {
 struct Row([Place; ROW_LEN]);
 
 impl Row {
-    /// The partitions from `first` on, whose owners differ from each other.
+    /// The partitions from `first` on, each with another owner.
     fn fill(&mut self, first: usize, owners: &[NodeId]) {
         let first = u32::from(narrow(first));
         for ((place, steps), owner) in self.0.iter_mut().zip(0..).zip(owners) {
@@ -78,7 +78,7 @@ impl Rows {
         let (gaps, lowest) = gaps(owners);
         let len = nodes.min(ROW_LEN);
         let mut rows = vec![Row::default(); owners.len()];
-        // What comes behind the last partition.
+        // The owners behind the last partition.
         rows[0] = first_row(owners, len);
 
         for partition in (0..owners.len()).rev() {

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// A result whose error is only shown.
+/// A result with an error that is only shown.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// A relative clause in place of a noun begins with one of them.

@@ -65,7 +65,7 @@ pub fn paragraphs(lines: impl Iterator<Item = (usize, String)>) -> Vec<Paragraph
     all
 }
 
-/// A line whose links have no targets: `[text](target)` becomes `[text]`.
+/// A line without the targets of its links: `[text](target)` becomes `[text]`.
 fn without_targets(line: &str) -> String {
     let mut parts = line.split("](");
     let first = parts.next().unwrap_or_default().to_owned();

@@ -12,9 +12,9 @@ use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, Item, LitStr, Meta, Token};
 
-/// Derived traits whose types have help.
+/// Derived traits of types with help.
 const CLAP: [&str; 4] = ["Parser", "Args", "Subcommand", "ValueEnum"];
-/// Macros and methods whose texts only a panic shows.
+/// Macros and methods with texts that only a panic shows.
 const PANICS: [&str; 4] = ["panic", "unreachable", "expect", "expect_err"];
 
 /// Lines of texts and their numbers.

@@ -93,8 +93,8 @@ pub fn profile(program: &Path, name: &str, file: &Path) -> Result<String> {
         // Symbols that are found at their first call would count in the first operation.
         .env("LD_BIND_NOW", "1")
         // With the allocator's usual seven, whether an eighth block of a size is at hand or is put together from others
-        // depends on what lies where in the heap: a get took 18 % more or not, by changes elsewhere. Zeroed blocks never
-        // are at hand, so engine.get_memtable has 3,202 or 3,494 instructions by the layout of the heap.
+        // depends on what lies where in the heap: a get took 18 % more or not, by changes elsewhere. Zeroed blocks
+        // never are at hand, so engine.get_memtable has 3,202 or 3,494 instructions by the layout of the heap.
         .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=100")
         .output()
         .map_err(|failure| format!("valgrind: {failure}; apt-get install valgrind"))?;

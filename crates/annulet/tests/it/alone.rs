@@ -1,4 +1,4 @@
-//! A node alone, whose metadata log is made by its first start.
+//! A node alone: its first start makes its metadata log.
 
 use crate::common::nodes::agreed;
 use crate::common::{Server, annulet};

@@ -13,7 +13,7 @@ const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
 /// Seconds until a step that hangs is stopped.
 const STEPS_MAX: &str = "60";
 
-/// The lines of the block that begins with this one, without what stands before and behind them.
+/// The lines of the block that begins with this one, without the text before and behind them.
 fn block(first: &str) -> Vec<String> {
     let page = std::fs::read_to_string(README).unwrap();
     let lines = page.lines().map(|line| line.strip_prefix("    ").unwrap_or_default().to_owned());

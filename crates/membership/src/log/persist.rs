@@ -24,7 +24,7 @@ const _: () =
     assert!(ENTRIES_MAX as u64 <= KEPT, "a node that lacks one message of entries needs no snapshot");
 
 impl Log {
-    /// Cluster and node whose log a file holds.
+    /// Cluster and node of the log in a file.
     ///
     /// # Errors
     /// [`FileError`].

@@ -1,8 +1,8 @@
 //! Births of a node's stores, and of the stores that each member has registered.
 //!
-//! A first consistent bucket type needs to know the stores of all members: [`Command::PrepareStores`] asks for them, and
-//! each process then registers its own ([`Command::RegisterStores`]). Without a consistent type there is nothing of this,
-//! and the state has the bytes of a program before.
+//! A first consistent bucket type needs to know the stores of all members: [`Command::PrepareStores`] asks for them,
+//! and each process then registers its own ([`Command::RegisterStores`]). Without a consistent type there is nothing of
+//! this, and the state has the bytes of a program before.
 //!
 //! Invariant: a registration names the process that made it. One of an earlier process counts for nothing.
 //!
@@ -58,7 +58,8 @@ impl State {
         self.consistent.is_some()
     }
 
-    /// The stores that a member's process has registered; none before it has, also if an earlier process of the member had.
+    /// The stores that a member's process has registered; none before it has, also if an earlier process of the member
+    /// had.
     pub fn registration(&self, node: NodeId) -> Option<&Registration> {
         let registration = self.consistent.as_ref()?.registrations.get(&node)?;
         let is_of =

@@ -46,8 +46,8 @@ pub struct Founding {
 }
 
 impl Founding {
-    /// The first voters of the group of a prefix, of as many as there are prefixes in the cluster: at most `n_val`, in the
-    /// order of the prefix's list.
+    /// The first voters of the group of a prefix, of as many as there are prefixes in the cluster: at most `n_val`, in
+    /// the order of the prefix's list.
     pub fn voters(&self, n_val: u8, prefix: u16, prefixes: RingSize) -> Vec<(NodeId, Birth)> {
         let first = usize::from(prefix >> (prefixes.bits() - size_of(&self.owners).bits()));
         let count = usize::from(n_val).min(self.stores.len());

@@ -18,8 +18,8 @@
 //! names the version that it was made for: one made for an older state is refused.
 //!
 //! * `changes.rs`: staged changes and commits. * `size.rs`: the number of partitions. * `transition.rs`: the steps of
-//!   the ring. * `plan.rs`: the effects of a commit. * `births.rs`: stores that members have registered. * `founding.rs`:
-//!   first voters of consistent groups. * `sections.rs`: the bytes of both.
+//!   the ring. * `plan.rs`: the effects of a commit. * `births.rs`: stores that members have registered.
+//!   * `founding.rs`: first voters of consistent groups. * `sections.rs`: the bytes of both.
 //!
 //! Left out: the claim itself, and the transfer of data.
 
@@ -236,9 +236,10 @@ impl State {
         outcome
     }
 
-    /// Applies a report after which others are still waited for, and with which nothing ends; the start of a member that was not
-    /// down, and the registration of its stores. Each change asks each member for some four reports, and each is started now and then, so a large cluster sees hardly
-    /// anything else, and all that is looked at for other commands would cost it dearly.
+    /// Applies a report after which others are still waited for, and with which nothing ends; the start of a member
+    /// that was not down, and the registration of its stores. Each change asks each member for some four reports, and
+    /// each is started now and then, so a large cluster sees hardly anything else, and all that is looked at for other
+    /// commands would cost it dearly.
     fn apply_report(&mut self, command: &Command) -> Option<Result<(), Rejected>> {
         if self.next.is_some() {
             return None;

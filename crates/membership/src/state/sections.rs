@@ -1,8 +1,8 @@
-//! Sections: what a state of version 4 has behind the fields of version 3. `docs/formats/membership.md`.
+//! Sections: the part of a state of version 4 behind the fields of version 3. `docs/formats/membership.md`.
 //!
 //! A section is a tag and bytes, and is there only if it has something. A state without one is written as version 3, so
-//! that the program before reads it. A program that meets a tag that it does not know refuses the state: a later program
-//! adds a section, and the version stays.
+//! that the program before reads it. A program that meets a tag that it does not know refuses the state: a later
+//! program adds a section, and the version stays.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

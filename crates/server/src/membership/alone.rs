@@ -27,8 +27,8 @@ fn is_alone(state: &State) -> bool {
     state.members().len() == 1 && state.members().values().all(|record| record.address.is_empty())
 }
 
-/// Whether the state is the one to which a first start with these words leads, as far as words decide on it. A ring may have
-/// grown since in a folder that `has_data`.
+/// Whether the state is the one to which a first start with these words leads, as far as words decide on it. A ring may
+/// have grown since in a folder that `has_data`.
 pub(super) fn is_as_told(state: &State, fresh: &State, has_data: bool) -> bool {
     let told = |state: &State| state.members().values().next().map(|it| it.member.clone());
     let words = |state: &State| told(state).map(|member| (member.name, member.zone));

@@ -10,7 +10,8 @@
 //! Invariants: the thread never waits for a shard, and a shard never waits for it: what does not fit into its queue is lost,
 //! as on a network. When it cannot write, the node ends, unless it is alone and nothing rests on its log.
 //!
-//! * `entry.rs`: how a node comes to its standing. `standing.rs`: what that is. `alone.rs`: the log of a node without one.
+//! * `entry.rs`: the way of a node to its standing. `standing.rs`: the standing. `alone.rs`: the log of a node without
+//!   one.
 //! * `admission.rs`: newcomers at the door.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
 //!   `n_vals.rs`: what they are made for.

@@ -1,4 +1,4 @@
-//! Catch-up of a voter whose next entries a leader does not have in memory any more.
+//! Catch-up of a voter that needs entries which its leader does not have in memory any more.
 //!
 //! The leader's node sends the heads of the group's keys in parts, and then the group's snapshot, which is metadata
 //! alone. One machine at each end; the caller folds, writes, sends and keeps the time.
@@ -34,7 +34,7 @@ use crate::group::Version;
 pub use self::receiver::{Checkpoint, Place, Receiver, ReceiverInput, ReceiverOutput};
 pub use self::sender::{Sender, SenderInput, SenderOutput};
 
-/// Bytes of keys and objects in one part: small beside what a store writes in a second, large beside a round trip.
+/// Bytes of keys and objects in one part: small beside the writes of a store in a second, large beside a round trip.
 /// One item is always sent, however large.
 pub const PART_BYTES_MAX: usize = 1 << 20;
 

@@ -220,7 +220,7 @@ impl Receiver {
             return;
         }
         if known.is_incomplete && reaped > snapshot.0 {
-            // Another leader has reaped here what this part may still have.
+            // Another leader has reaped versions here that this part may still have.
             return out.push(ReceiverOutput::Send(ToSender::Refused { number }));
         }
         if !known.is_incomplete {

@@ -12,7 +12,7 @@ pub struct Sender {
     number: u64,
     attempt: u64,
     stage: Stage,
-    /// What the receiver has.
+    /// The base of the receiver.
     base: u64,
     /// Index and term of the snapshot, once the first part is folded.
     snapshot: Option<(u64, u64)>,

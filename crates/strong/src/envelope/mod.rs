@@ -22,7 +22,7 @@ pub const ENVELOPE_VERSION: u8 = 1;
 /// taken, however large.
 pub const ENVELOPE_BYTES_MAX: usize = 1 << 20;
 
-/// Messages in one envelope: what a receiver handles in a few milliseconds.
+/// Messages in one envelope: as many as a receiver handles in a few milliseconds.
 pub const ENVELOPE_MESSAGES_MAX: usize = 4_096;
 
 /// A group, as its voters name it to each other.

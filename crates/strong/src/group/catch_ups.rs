@@ -38,7 +38,7 @@ pub const REAP_SILENCE: Duration = Duration::from_secs(3_600);
 struct CatchUp {
     /// It broke, and begins anew when the voter is heard.
     is_broken: bool,
-    /// What the receiver has, once it has said so.
+    /// The base of the receiver, once it has told it.
     base: Option<u64>,
     /// Index and term of the snapshot that the receiver has.
     snapshot: Option<(u64, u64)>,
@@ -149,7 +149,7 @@ impl Group {
         }
     }
 
-    /// Lets the library probe a voter whose snapshot message may be lost.
+    /// Lets the library probe a voter after a snapshot message that may be lost.
     pub(super) fn on_snapshot_lost(&mut self, voter: VoterId) {
         let leads = self.leads();
         let catch_up = self.catch_ups.voters.get_mut(&voter);

@@ -11,7 +11,7 @@
 //! 3. A message that says something about the disk waits until that is synced (`outbox.rs`).
 //! 4. Nothing of a peer reaches the library that its own checks answer with a panic, and a voter that finds out that
 //!    it forgot takes no part any more (`guard.rs`).
-//! 5. A voter whose next entry is trimmed is caught up by the caller; the group says when, and installs the result
+//! 5. A voter that needs a trimmed entry is caught up by the caller; the group says when, and installs the result
 //!    (`catch_ups.rs`).
 //! 6. A settled group has no timer and sends nothing (`timers.rs`).
 //!
@@ -446,7 +446,7 @@ impl Group {
 
     /// Drops the oldest applied entries from memory until at most `bytes` of the log are left there.
     ///
-    /// A voter whose next entry is dropped needs catch-up.
+    /// A voter that needs a dropped entry needs catch-up.
     pub fn trim(&mut self, bytes: usize) {
         let applied = self.applied;
         self.raw.mut_store().trim(applied, bytes);
@@ -467,7 +467,7 @@ impl Group {
         self.suspect_through.is_some()
     }
 
-    /// What an operator has to know of this voter before a recovery.
+    /// The facts of this voter for an operator before a recovery.
     pub fn survivor(&self) -> Survivor {
         Survivor { voter: self.identity.voter, last: self.last(), commit: self.commit() }
     }

@@ -52,7 +52,7 @@ impl Reads {
         self.confirmed.insert((index, token));
     }
 
-    /// Takes a request whose entry is applied.
+    /// Takes a request with an applied entry.
     pub(super) fn take(&mut self, applied: u64) -> Option<u64> {
         let &(index, token) = self.confirmed.first().filter(|(index, _)| *index <= applied)?;
         self.confirmed.remove(&(index, token));

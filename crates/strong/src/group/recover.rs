@@ -1,4 +1,4 @@
-//! Recovery by an operator of a group whose majority is lost for good.
+//! Recovery by an operator of a group that lost its majority for good.
 //!
 //! The survivors become all voters of the group, in the next epoch. Writes that none of them has are lost, even if
 //! they were acknowledged; the report names the last entry of each survivor. Versions of the new epoch are above all

@@ -18,7 +18,7 @@ pub(super) enum Waiting {
     },
     /// A read, for its confirmation.
     Read,
-    /// A write whose condition did not hold, for the confirmation of the version that it was compared with.
+    /// A write that failed its condition, for the confirmation of the version that it was compared with.
     Check {
         /// The entry of the version that it was compared with.
         index: u64,
@@ -80,7 +80,7 @@ impl Requests {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// A request whose deadline has passed.
+    /// A request past its deadline.
     pub(super) fn expired(&self, now: Monotonic) -> Option<u64> {
         let &(deadline, token) = self.deadlines.first()?;
         (deadline <= now).then_some(token)

@@ -115,7 +115,7 @@ impl Group {
         }
     }
 
-    /// Answers confirmed reads whose entry is applied.
+    /// Answers confirmed reads with an applied entry.
     pub(super) fn serve(&mut self) {
         while let Some(token) = self.reads.take(self.applied) {
             match self.requests.remove(token) {
@@ -141,7 +141,7 @@ impl Group {
         }
     }
 
-    /// Answers requests whose time is over.
+    /// Answers requests past their deadline.
     pub(super) fn expire(&mut self, now: Monotonic) {
         while let Some(token) = self.requests.expired(now) {
             match self.requests.remove(token) {

@@ -45,7 +45,7 @@ pub(super) struct Timers {
     heard: BTreeMap<VoterId, Monotonic>,
     /// Voters that have started anew and were not heard since.
     restarted: BTreeSet<VoterId>,
-    /// A term whose leader has started anew, so nobody leads it.
+    /// A term without a leader, since its leader has started anew.
     leaderless: Option<u64>,
 }
 

@@ -60,7 +60,7 @@ pub struct Violation {
     pub states: Vec<Option<Value>>,
 }
 
-/// Checks the history of each key; the first key whose verdict is not *linearizable*, with its verdict.
+/// Checks the history of each key; the first key that is not *linearizable*, with its verdict.
 pub fn check_keys(
     histories: &BTreeMap<Bytes, Vec<Operation>>,
     states_max: usize,

@@ -14,7 +14,7 @@ pub enum Action {
     PutOnce(Value),
     /// Writes a value if another is there.
     Cas {
-        /// The value whose context the write carries.
+        /// The value of the context that the write carries.
         expected: Value,
         /// The value written.
         value: Value,
@@ -23,7 +23,7 @@ pub enum Action {
     Delete,
     /// Deletes if a value is there.
     DeleteIf {
-        /// The value whose context the delete carries.
+        /// The value of the context that the delete carries.
         expected: Value,
     },
 }
@@ -73,7 +73,7 @@ impl Operation {
 
     /// The state after it; none if its outcome contradicts the state before.
     ///
-    /// A timeout whose condition does not hold has no effect, so it has no place either.
+    /// A timeout that fails its condition has no effect, so it has no place either.
     pub(super) fn apply(&self, before: Option<Value>) -> Option<Option<Value>> {
         let (holds, after) = match self.action {
             Action::Get => (true, before),

@@ -1,6 +1,6 @@
 //! The search for an order of one key's operations.
 //!
-//! Invariants: `placed` holds the operations whose events are out of the list; `placements` undoes them, last first.
+//! Invariants: `placed` holds the operations with events out of the list; `placements` undoes them, last first.
 
 use base::FastSet;
 

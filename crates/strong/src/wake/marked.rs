@@ -3,7 +3,7 @@
 //! Invariant: a group of which a reachable voter may lack something is awake, or is queued here.
 //!
 //! Needs: the leader's node marks a group that settles for each voter that is away then, and all groups that it leads
-//! with a voter whose process started anew.
+//! with a voter that started anew.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -57,7 +57,7 @@ impl<G: Ord + Copy> MarkedGroups<G> {
         self.marks.get(&voter).is_some_and(|groups| groups.contains(&group))
     }
 
-    /// Queues the groups of a voter whose link or process has come back. They stay marked until they are settled with
+    /// Queues the groups of a voter that has come back. They stay marked until they are settled with
     /// it.
     pub fn on_back(&mut self, voter: VoterId) {
         self.on_away(voter);

@@ -1,4 +1,4 @@
-//! Lives of groups under all faults, with clients whose histories are checked.
+//! Lives of groups under all faults, with clients and checked histories.
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ use crate::world::World;
 /// Seeds within which a bug must be caught.
 const SEEDS: u64 = 200;
 
-/// The first seed whose life shows a bug, and how.
+/// The first seed that shows a bug, and how.
 fn caught(bug: Planted, seeds: u64, life: impl Fn(u64) -> World) -> Option<(u64, String)> {
     plant(Some(bug));
     let shown = (0..seeds).find_map(|seed| match catch_unwind(AssertUnwindSafe(|| life(seed).verdict())) {

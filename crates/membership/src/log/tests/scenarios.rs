@@ -49,7 +49,8 @@ fn about_groups(world: &mut World, state: &State, node: NodeId) -> Command {
     Command::RegisterStores { node, starts: record.starts, start: record.start, stores }
 }
 
-/// Joins, leaves, replacements, crashes at every write, cuts and losses; then all is well again. Whether stores were registered.
+/// Joins, leaves, replacements, crashes at every write, cuts and losses; then all is well again. Whether stores were
+/// registered.
 fn a_life(seed: u64) -> bool {
     let nodes = 3 + u16::try_from(seed % 6).unwrap();
     let mut world = World::of(seed, nodes);

@@ -13,7 +13,7 @@ use strong::group::{Group, Input};
 use super::network::Wire;
 use super::{Event, MILLISECOND, World};
 
-/// What nodes keep, and whether they pass requests on.
+/// The entries that nodes keep, and whether they pass requests on.
 #[derive(Clone, Copy, Default)]
 pub struct Limits {
     /// Bytes of a group's log in memory; all without.

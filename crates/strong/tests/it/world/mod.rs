@@ -61,7 +61,7 @@ pub struct World {
     pub faults: Faults,
     pub limits: Limits,
     pub cuts: BTreeSet<(usize, usize)>,
-    /// A pair whose messages are on their way until a test lets them arrive.
+    /// A pair with messages on their way until a test lets them arrive.
     pub slow: Option<(usize, usize)>,
     delayed: Vec<Event>,
     pub histories: BTreeMap<Bytes, Vec<Operation>>,
@@ -129,7 +129,7 @@ impl World {
         world
     }
 
-    /// A world whose only client sends requests of a test.
+    /// A world with one client, which sends requests of a test.
     pub fn quiet(seed: u64, nodes: usize) -> World {
         let mut world = World::new(seed, nodes, 1);
         world.has_clients = false;
