@@ -57,8 +57,7 @@ impl<G: Ord + Copy> MarkedGroups<G> {
         self.marks.get(&voter).is_some_and(|groups| groups.contains(&group))
     }
 
-    /// Queues the groups of a voter that has come back. They stay marked until they are settled with
-    /// it.
+    /// Queues the groups of a voter that has come back. They stay marked until they are settled with it.
     pub fn on_back(&mut self, voter: VoterId) {
         self.on_away(voter);
         if let Some(groups) = self.marks.get(&voter).filter(|_| !base::planted!(SleeperNotWoken)) {
@@ -76,18 +75,11 @@ impl<G: Ord + Copy> MarkedGroups<G> {
     /// Takes groups to be woken now, and the voter that each is woken for: the group is to be stepped with
     /// [`crate::group::Input::Restarted`] and [`crate::group::Input::Reachable`].
     pub fn take(&mut self, now: Monotonic) -> Vec<(G, VoterId)> {
-        let mut woken = Vec::new();
-        if self.queue.is_empty() {
-            return woken;
-        }
-        let count = self.pace.take(now);
-        while woken.len() < count
-            && let Some((voter, group)) = self.queue.pop_front()
-        {
+        self.pace.take(now, || {
+            let (voter, group) = self.queue.pop_front()?;
             self.queued.remove(&(voter, group));
-            woken.push((group, voter));
-        }
-        woken
+            Some((group, voter))
+        })
     }
 
     /// When the next groups may be taken.

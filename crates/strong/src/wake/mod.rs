@@ -34,12 +34,17 @@ struct Pace {
 }
 
 impl Pace {
-    /// The number of groups that may be woken now; the next ones come later.
-    fn take(&mut self, now: Monotonic) -> usize {
+    /// Takes the groups that may be woken now, in the order in which they are popped; the next ones come later. A
+    /// queue that is empty makes no other one wait.
+    fn take<T>(&mut self, now: Monotonic, mut pop: impl FnMut() -> Option<T>) -> Vec<T> {
         if now < self.next {
-            return 0;
+            return Vec::new();
         }
-        self.next = now + WAKE_EVERY;
-        WAKES_AT_ONCE
+
+        let woken: Vec<T> = std::iter::from_fn(&mut pop).take(WAKES_AT_ONCE).collect();
+        if !woken.is_empty() {
+            self.next = now + WAKE_EVERY;
+        }
+        woken
     }
 }

@@ -53,18 +53,11 @@ impl<G: Ord + Copy> WakeQueue<G> {
 
     /// Takes groups to be woken now, the most urgent first.
     pub fn take(&mut self, now: Monotonic) -> Vec<G> {
-        let mut woken = Vec::new();
-        if self.queue.is_empty() {
-            return woken;
-        }
-        let count = self.pace.take(now);
-        while woken.len() < count
-            && let Some((_, _, group)) = self.queue.pop_first()
-        {
+        self.pace.take(now, || {
+            let (_, _, group) = self.queue.pop_first()?;
             self.places.remove(&group);
-            woken.push(group);
-        }
-        woken
+            Some(group)
+        })
     }
 
     /// When the next groups may be taken.
