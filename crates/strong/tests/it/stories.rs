@@ -75,18 +75,12 @@ pub fn an_answer_to_a_read_is_late(seed: u64) -> World {
 
 /// One of two voters that acknowledged a write loses its disk; the other one dies.
 pub fn a_disk_with_an_acknowledged_write_is_lost(seed: u64) -> World {
-    let mut world = World::quiet(seed, 3);
-    let leader = world.settle();
-    let (holder, late) = ((leader + 1) % 3, (leader + 2) % 3);
-    world.isolate(late);
-    assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
+    let (mut world, [leader, holder, late]) = three(seed);
+    put_without(&mut world, leader, late);
     world.crash(leader);
     world.lose_disk(holder);
     world.start(holder);
-    world.cuts.clear();
-    world.run(5 * SECOND);
-    world.start(leader);
-    world.end();
+    heal_and_end(&mut world, leader);
     world
 }
 
@@ -106,50 +100,35 @@ pub fn all_lose_power_after_a_write(seed: u64) -> World {
 /// One of two voters that acknowledged a write is set back to an earlier journal, hears the leader, and then the
 /// leader dies.
 pub fn a_journal_is_set_back(seed: u64) -> World {
-    let mut world = World::quiet(seed, 3);
-    let leader = world.settle();
-    let (holder, late) = ((leader + 1) % 3, (leader + 2) % 3);
+    let (mut world, [leader, holder, late]) = three(seed);
     let records = world.records(holder);
-    world.isolate(late);
-    assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
+    put_without(&mut world, leader, late);
     world.run(SECOND);
     world.roll_back(holder, records);
     world.start(holder);
     world.run(2 * SECOND);
     world.crash(leader);
-    world.cuts.clear();
-    world.run(5 * SECOND);
-    world.start(leader);
-    world.end();
+    heal_and_end(&mut world, leader);
     world
 }
 
 /// Of one of two voters that acknowledged a write the entry is damaged; the other one dies.
 pub fn an_acknowledged_entry_is_damaged(seed: u64) -> World {
-    let mut world = World::quiet(seed, 3);
-    let leader = world.settle();
-    let (holder, late) = ((leader + 1) % 3, (leader + 2) % 3);
-    world.isolate(late);
-    assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
+    let (mut world, [leader, holder, late]) = three(seed);
+    put_without(&mut world, leader, late);
     let damaged = world.group(holder).last().0;
     world.crash(leader);
     world.crash(holder);
     world.start_damaged(holder, damaged);
-    world.cuts.clear();
-    world.run(5 * SECOND);
-    world.start(leader);
-    world.end();
+    heal_and_end(&mut world, leader);
     world
 }
 
 /// A copy of an earlier journal of a voter that acknowledged a write runs in its place, unregistered.
 pub fn a_clone_is_started(seed: u64) -> World {
-    let mut world = World::quiet(seed, 3);
-    let leader = world.settle();
-    let (holder, late) = ((leader + 1) % 3, (leader + 2) % 3);
+    let (mut world, [leader, holder, late]) = three(seed);
     let records = world.records(holder);
-    world.isolate(late);
-    assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
+    put_without(&mut world, leader, late);
     world.crash(leader);
     world.roll_back(holder, records);
     world.nodes[holder].is_refused = true;
@@ -252,6 +231,28 @@ pub fn a_voter_comes_back_to_a_group_at_rest(seed: u64) -> World {
     world.run(5 * SECOND);
     world.check_tables();
     world
+}
+
+/// A quiet world of three voters that have settled: the leader, a voter that will acknowledge a write, and one that
+/// will not.
+fn three(seed: u64) -> (World, [usize; 3]) {
+    let mut world = World::quiet(seed, 3);
+    let leader = world.settle();
+    (world, [leader, (leader + 1) % 3, (leader + 2) % 3])
+}
+
+/// A write that is acknowledged while a voter is cut off.
+fn put_without(world: &mut World, leader: usize, late: usize) {
+    world.isolate(late);
+    assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
+}
+
+/// Links are healed, and the others go on for a while before the old leader is started.
+fn heal_and_end(world: &mut World, leader: usize) {
+    world.cuts.clear();
+    world.run(5 * SECOND);
+    world.start(leader);
+    world.end();
 }
 
 /// Nodes that keep no entry that is applied.
