@@ -1,14 +1,28 @@
-//! The body of a frame with messages of consistent groups: refused, or read the same again after it is written. So is
-//! each message in it.
+//! What consistent groups read of peers and of the disk: refused, or read the same again after it is written.
+//!
+//! * The body of a frame with messages, and each message in it.
+//! * The payload of an entry, the state of a group, and the checkpoint of a catch-up.
 #![no_main]
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
+use strong::catch_up::Checkpoint;
 use strong::envelope::Envelope;
-use strong::group::Message;
+use strong::group::{GroupState, Message, Payload};
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(envelope) = Envelope::read(Bytes::copy_from_slice(bytes)) else { return };
+    let bytes = Bytes::copy_from_slice(bytes);
+    if let Ok(payload) = Payload::read(bytes.clone()) {
+        assert_eq!(Payload::read(payload.encode()), Ok(payload));
+    }
+    if let Ok(state) = GroupState::read(bytes.clone()) {
+        assert_eq!(GroupState::read(state.encode()), Ok(state));
+    }
+    if let Ok(checkpoint) = Checkpoint::read(bytes.clone()) {
+        assert_eq!(Checkpoint::read(checkpoint.encode()), Ok(checkpoint));
+    }
+
+    let Ok(envelope) = Envelope::read(bytes) else { return };
     assert_eq!(Envelope::read(envelope.encode()).as_ref(), Ok(&envelope));
     for (_, message) in envelope.messages {
         if let Ok(message) = Message::read(message) {
