@@ -1,12 +1,12 @@
 //! What consistent groups read of peers and of the disk: refused, or read the same again after it is written.
 //!
 //! * The body of a frame with messages, and each message in it.
-//! * The payload of an entry, the state of a group, and the checkpoint of a catch-up.
+//! * The payload of an entry, the state of a group, and messages and the checkpoint of a catch-up.
 #![no_main]
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use strong::catch_up::Checkpoint;
+use strong::catch_up::{CatchUpMessage, Checkpoint};
 use strong::envelope::Envelope;
 use strong::group::{GroupState, Message, Payload};
 
@@ -20,6 +20,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Ok(checkpoint) = Checkpoint::read(bytes.clone()) {
         assert_eq!(Checkpoint::read(checkpoint.encode()), Ok(checkpoint));
+    }
+    if let Ok(message) = CatchUpMessage::read(bytes.clone()) {
+        assert_eq!(CatchUpMessage::read(message.encode()), Ok(message));
     }
 
     let Ok(envelope) = Envelope::read(bytes) else { return };

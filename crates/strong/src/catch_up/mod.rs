@@ -10,7 +10,8 @@
 //!    *incomplete*, drops all keys of the group, and has the base 0. The mark, the drop and the base are one write, and
 //!    the answer waits for its sync.
 //! 3. The sender folds keys with versions above the base, tombstones too, a part at a time. The snapshot's index is
-//!    the applied index of the *first* part's fold, so later parts may have newer versions, and never lack any.
+//!    the applied index of the *first* part's fold. Later parts may have newer versions, which the receiver leaves out:
+//!    their entries follow the snapshot in the log.
 //! 4. Each part is one write with the place of its last key; the next part is asked for when it is synced. After a
 //!    crash or a broken link the catch-up goes on behind that place, with the same index. Under another number it
 //!    begins anew: an incomplete receiver drops all again.
@@ -22,6 +23,7 @@
 //! Needs: a synced write means that all earlier writes of that store are synced; writes of a version never replace an
 //! equal or a newer one; the sender's end of the machine is dropped with the leadership.
 
+mod message;
 mod receiver;
 mod sender;
 
@@ -31,6 +33,7 @@ use bytes::Bytes;
 
 use crate::group::Version;
 
+pub use self::message::{CATCH_UP_VERSION, CatchUpContents, CatchUpMessage};
 pub use self::receiver::{Checkpoint, Place, Receiver, ReceiverInput, ReceiverOutput};
 pub use self::sender::{Sender, SenderInput, SenderOutput};
 

@@ -16,6 +16,30 @@ pub enum Place {
     End,
 }
 
+impl Place {
+    /// Appends its bytes.
+    pub(super) fn put(&self, out: &mut BytesMut) {
+        match self {
+            Place::Begin => out.put_u8(0),
+            Place::Key(key) => {
+                out.put_u8(1);
+                put_bytes(out, key);
+            }
+            Place::End => out.put_u8(2),
+        }
+    }
+
+    /// Reads one.
+    pub(super) fn read(fields: &mut Reader) -> Result<Place, Malformed> {
+        Ok(match fields.u8()? {
+            0 => Place::Begin,
+            1 => Place::Key(fields.bytes()?),
+            2 => Place::End,
+            _ => return Err(Malformed("an unknown place")),
+        })
+    }
+}
+
 /// The durable record of a catch-up, written with each part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
@@ -49,14 +73,7 @@ impl Checkpoint {
             put_varint(&mut out, number);
         }
         out.put_u8(self.is_incomplete.into());
-        match &self.place {
-            Place::Begin => out.put_u8(0),
-            Place::Key(key) => {
-                out.put_u8(1);
-                put_bytes(&mut out, key);
-            }
-            Place::End => out.put_u8(2),
-        }
+        self.place.put(&mut out);
         out.freeze()
     }
 
@@ -76,12 +93,7 @@ impl Checkpoint {
             1 => true,
             _ => return Err(Malformed("a flag is neither 0 nor 1")),
         };
-        let place = match fields.u8()? {
-            0 => Place::Begin,
-            1 => Place::Key(fields.bytes()?),
-            2 => Place::End,
-            _ => return Err(Malformed("an unknown place")),
-        };
+        let place = Place::read(&mut fields)?;
         fields.end()?;
         Ok(Checkpoint { number, base, is_incomplete, place, snapshot })
     }
@@ -223,6 +235,9 @@ impl Receiver {
             // Another leader has reaped versions here that this part may still have.
             return out.push(ReceiverOutput::Send(ToSender::Refused { number }));
         }
+        // A later fold may show versions above the snapshot. Their entries follow it in the log, and are then applied
+        // over no newer version.
+        items.retain(|item| item.version.index() <= snapshot.0);
         if !known.is_incomplete {
             // Versions up to the applied entry have had their effect, and may be gone since.
             items.retain(|item| item.version.index() > applied);

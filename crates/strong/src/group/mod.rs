@@ -373,6 +373,11 @@ impl Group {
         self.leads() && self.raw.raft.apply_to_current_term()
     }
 
+    /// Whether a request may be served here: this voter is ready, and a majority can be reached as far as it knows.
+    pub fn can_serve(&self) -> bool {
+        self.is_ready() && self.reaches_majority()
+    }
+
     /// Whether all voters that can be reached have all that this leader has, and nothing is under way.
     pub fn is_settled(&self) -> bool {
         let last = self.raw.store().last().0;
@@ -407,6 +412,11 @@ impl Group {
     pub fn next_version(&self) -> Option<Version> {
         let next = self.last().0 + 1;
         (self.leads() && next < NUMBER_MAX).then(|| self.version(next))
+    }
+
+    /// Recoveries by an operator so far; part of versions.
+    pub fn epoch(&self) -> u16 {
+        self.epoch
     }
 
     /// The present term.
