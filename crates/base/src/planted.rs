@@ -111,6 +111,12 @@ pub enum Planted {
     StaleSnapshotAccepted,
     /// A member goes on voting with a data folder that is older than its record in the cluster.
     RestoredVotes,
+    /// Replicas join, repair and reap versions of consistent types by themselves.
+    RepairBesideGroup,
+    /// A put of a consistent object without a context replaces what is there.
+    BlindPutReplaces,
+    /// A context of another key is taken for none in a write of a consistent object.
+    ForeignContextIgnored,
     /// A voter of a consistent group writes its term, and not the candidate that got its vote.
     VoteNotDurable,
     /// A voter of a consistent group acknowledges entries before they are synced.
@@ -151,6 +157,20 @@ pub enum Planted {
     CommitNoteLost,
     /// A voter that is probed gets no heartbeats, so a lost probe is never repeated.
     ProbePaused,
+    /// A memtable is put aside without the states of the groups whose commit marks it has.
+    FrozenWithoutGroupState,
+    /// An entry of a group's log leaves those above it that a leader before had made.
+    ConflictKept,
+    /// A start applies all entries of a group where it finds a commit mark of some.
+    AppliedPastMark,
+    /// A start reads entries of groups' logs only from where it replays all else.
+    ReplayFromFlush,
+    /// Of the entries of a group that are appended again only the oldest is.
+    ReappendTruncates,
+    /// A rebuild of the ledger takes entries of groups' logs for versions, whether they took effect or not.
+    OverwrittenProposalRebuilt,
+    /// Segments with entries that are not applied are compacted.
+    ProposalCompacted,
 }
 
 thread_local! {

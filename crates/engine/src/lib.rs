@@ -24,6 +24,7 @@ pub mod manifest;
 pub mod memtable;
 pub mod merge;
 mod prefetch;
+pub mod proposals;
 pub mod read;
 pub mod recovery;
 mod scrub;
@@ -35,6 +36,10 @@ pub use embedded::{Embedded, Jobs, Machine};
 pub use entry::{Entry, Jsn, Location, Seq};
 pub use error::{Damage, Error};
 pub use index::{Before, Indexing};
+pub use proposals::{
+    AppliedRange, Contents, FoundContents, FoundEntry, FoundGroup, GroupBatch, GroupKeys, GroupNumber,
+    LogPlace, PROPOSALS_BYTES_MAX, ProposedEntry, STATE_BYTES_MAX,
+};
 pub use read::{Reader, Snapshot};
 pub use store::{
     CompactionSchedule, Condition, DayWindow, Durability, Found, Lookup, Options, Store, Want, Write,

@@ -13,6 +13,7 @@ use base::Rng;
 use base::planted::{Planted, plant};
 use base::rng::SplitMix64;
 use common::disk::MemoryDisk;
+use common::groups::{self, Op, World};
 use common::{HandClock, strain};
 use engine::{CompactionSchedule, Durability, Embedded, Machine, Options};
 use std::collections::BTreeMap;
@@ -161,4 +162,87 @@ fn a_store_that_takes_every_write_is_flooded() {
     let met = strain::strained(10_000);
     plant(None);
     assert!(met.memtable_bytes > 2 * limit, "{met:?}");
+}
+
+/// Whether a store with groups is found to be wrong, after these operations, by what its owner must be able to rely on.
+fn is_wrong(ops: &[Op], number: u64) -> bool {
+    let run = || groups::run(ops, number);
+    std::panic::catch_unwind(run).is_err()
+}
+
+/// Stores that are told different things: with jobs elsewhere, and within calls.
+const TOLD: [u64; 2] = [0, 4];
+
+/// Each of the bugs is seen in one of these stories at least, and none without it.
+fn is_caught(bug: Planted, stories: &[Vec<Op>]) {
+    for number in TOLD {
+        assert!(stories.iter().all(|story| !is_wrong(story, number)), "{bug:?} of {number} is not planted");
+    }
+    plant(Some(bug));
+    let caught = stories.iter().any(|story| TOLD.iter().any(|&number| is_wrong(story, number)));
+    plant(None);
+    assert!(caught, "{bug:?} goes unseen");
+}
+
+fn propose(below: u64, count: u64, newer: bool) -> Op {
+    Op::Propose { group: 1, below, count, newer, len: 300 }
+}
+
+#[test]
+fn a_memtable_without_the_states_of_its_marks_forgets_what_was_applied() {
+    let story = vec![propose(0, 3, false), Op::Apply(vec![(1, 2)], 0), Op::Flush, Op::Kill];
+    is_caught(Planted::FrozenWithoutGroupState, &[story]);
+}
+
+#[test]
+fn a_conflict_that_is_kept_leaves_a_lost_leaders_entries() {
+    let story = vec![propose(0, 3, false), propose(2, 1, true), Op::Kill];
+    is_caught(Planted::ConflictKept, &[story]);
+}
+
+#[test]
+fn a_start_that_applies_past_a_mark_shows_what_is_not_committed() {
+    let story = vec![propose(0, 3, false), Op::Apply(vec![(1, 1)], 0), Op::Kill];
+    is_caught(Planted::AppliedPastMark, &[story]);
+}
+
+#[test]
+fn a_start_that_reads_from_the_flush_on_misses_entries() {
+    let story = vec![propose(0, 3, false), Op::Churn(3), Op::Flush, Op::Kill];
+    is_caught(Planted::ReplayFromFlush, &[story]);
+}
+
+#[test]
+fn an_entry_that_is_written_again_alone_cuts_off_its_log() {
+    let story = vec![propose(0, 3, false), Op::Churn(59), Op::Flush, Op::Churn(59), Op::Flush, Op::Kill];
+    is_caught(Planted::ReappendTruncates, &[story]);
+}
+
+#[test]
+fn a_segment_with_open_entries_that_is_compacted_loses_them() {
+    let story = |count| {
+        let churn = [Op::Churn(count), Op::Churn(count / 2), Op::Flush, Op::Compact, Op::Kill];
+        [vec![propose(0, 2, false)], churn.to_vec()].concat()
+    };
+    let stories: Vec<_> = (6..24).step_by(2).map(story).collect();
+    is_caught(Planted::ProposalCompacted, &stories);
+}
+
+#[test]
+fn a_rebuild_that_takes_entries_for_versions_shows_what_never_was() {
+    let wrong = || {
+        let rebuilt = || {
+            let mut world = World::new(groups::options(1));
+            for op in [propose(0, 3, false), propose(3, 1, true), Op::Churn(40), Op::Close] {
+                world.step(&op);
+            }
+            world.rebuild();
+        };
+        std::panic::catch_unwind(rebuilt).is_err()
+    };
+    assert!(!wrong());
+    plant(Some(Planted::OverwrittenProposalRebuilt));
+    let caught = wrong();
+    plant(None);
+    assert!(caught);
 }

@@ -127,6 +127,10 @@ pub fn renewed(mut manifest: ManifestState, incarnation: u64) -> ManifestState {
         clean.dot_counter = manifest.dot_lease_end;
     }
     manifest.dot_lease_end += LEASE_COUNTERS;
+    // What its groups have told others since the backup was made is not here.
+    if let Some(groups) = &mut manifest.groups {
+        groups.may_be_lost = true;
+    }
     ManifestState { incarnation, ..manifest }
 }
 

@@ -19,6 +19,7 @@ use crate::journal::segment::{
 };
 use crate::manifest::{ManifestState, SegmentRecord};
 use crate::memtable;
+use crate::proposals::record::PROPOSED_HEAD_BYTES;
 use base::Disk;
 use base::disk::{self, DiskOp, FileId, OpenMode};
 
@@ -63,10 +64,12 @@ impl Segments {
         let header = Header::parse(&bytes, id, offset).map_err(|_| at)?;
         // Compaction may have compressed it since the entry was made.
         let len_fits = match Codec::of_flags(header.flags) {
+            // Or it was an entry of a group's log, which has more before its head.
+            _ if segment.index.is_some() && header.record_len() + PROPOSED_HEAD_BYTES == len as usize => true,
             Some(_) if segment.index.is_some() => header.record_len() <= len as usize,
             _ => header.record_len() == len as usize,
         };
-        let same = header.jsn == entry.jsn && header.kind == Kind::Data && len_fits;
+        let same = header.jsn == entry.jsn && header.kind.has_value() && len_fits;
         if same && bytes.get(header.key_range()) == Some(key) { Ok(()) } else { Err(at) }
     }
 

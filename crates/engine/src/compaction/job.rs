@@ -12,7 +12,7 @@ use crate::compression::Compressor;
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::{Damage, Error};
 use crate::index::Indexing;
-use crate::journal::record::{Header, ParseError, padded_len};
+use crate::journal::record::{Header, Kind, ParseError, padded_len};
 use crate::journal::segment::{self, SegmentId};
 use crate::store::{CompressionCounters, Segment, WHOLE_FILE};
 use base::disk::{self, DiskErrorKind, DiskOp};
@@ -290,10 +290,13 @@ impl Compaction {
                 }
                 continue;
             };
-            let fate = self.sieves[input].fate(self.at);
+            let (fate, applied) = (self.sieves[input].fate(self.at), self.sieves[input].applied(self.at));
             self.at += 1;
-            if fate != Fate::Dropped {
-                self.copy_record(disk, &segment, &listed, fate).map_err(CompactionError::Failed)?;
+            if fate != Fate::Dropped && !self.is_spent(&listed) {
+                let listed = Listed { seq: applied.unwrap_or(listed.seq), ..listed };
+                let is_applied = applied.is_some();
+                self.copy_record(disk, &segment, &listed, fate, is_applied)
+                    .map_err(CompactionError::Failed)?;
             }
             let waiting = self.output.as_ref().map_or(0, Output::waiting) as u64;
             if waiting >= SLICE_BYTES || self.traffic.read - before >= SLICE_BYTES {
@@ -307,18 +310,28 @@ impl Compaction {
         Ok(None)
     }
 
+    /// Whether it is a commit mark that speaks of nothing which is left: entries of groups' logs are in segments that
+    /// compaction did not write.
+    fn is_spent(&self, listed: &Listed) -> bool {
+        let is_mark = listed.other.as_ref().is_some_and(|other| other.header().kind == Kind::CommitMark);
+        let older = self.request.older.as_ref();
+        is_mark && older.is_some_and(|older| older.iter().all(|segment| segment.id.is_compacted()))
+    }
+
     fn copy_record(
         &mut self,
         disk: &mut dyn Disk,
         segment: &Segment,
         listed: &Listed,
         fate: Fate,
+        is_applied: bool,
     ) -> Result<(), Error> {
         if self.output.is_none() {
             let CompactionRequest { folder, id, incarnation, stands_for, .. } = &self.request;
             self.output = Some(Output::create(disk, folder, *id, *incarnation, *stands_for)?);
         }
-        if let Some(other) = &listed.other {
+        // An entry of a group's log of which is not known whether it is applied stays what it is.
+        if let Some(other) = listed.other.as_ref().filter(|_| !is_applied) {
             self.output().push_other(other.header(), other.bytes());
             return Ok(());
         }
@@ -337,6 +350,10 @@ impl Compaction {
         match Header::parse(&bytes, segment.id, u64::from(offset)) {
             Ok(header) if header.jsn == entry.jsn && header.record_len() == len as usize => {
                 match header.parse_body(&bytes) {
+                    Ok(_) if is_applied => {
+                        self.output().push_applied(&header, &bytes, listed.seq, &listed.key, &entry);
+                        return Ok(());
+                    }
                     Ok(record) => {
                         return self.move_record(&header, &bytes, record.value, &listed.key, &entry);
                     }
@@ -347,6 +364,10 @@ impl Compaction {
                         return Ok(());
                     }
                     Err(_) => self.damaged.push(damage("value checksum")),
+                }
+                if is_applied && bytes.len() >= header.record_len() {
+                    self.output().push_applied(&header, &bytes, listed.seq, &listed.key, &entry);
+                    return Ok(());
                 }
                 if bytes.len() >= header.record_len() {
                     self.output().push_moved(&header, &bytes, None, &listed.key, &entry);

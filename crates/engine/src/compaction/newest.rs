@@ -13,6 +13,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub jsn: Jsn,
+    pub seq: Seq,
     pub location: Location,
 }
 
@@ -50,7 +51,7 @@ impl Newest {
         for memtable in &self.memtables {
             if let Some((seq, entry)) = memtable.get_hashed(key, hash, self.durable.0) {
                 self.lost.check_found(key, Seq(seq))?;
-                return known(entry).map(Some);
+                return known(entry, Seq(seq)).map(Some);
             }
         }
         let version = Arc::clone(&self.version);
@@ -66,7 +67,7 @@ impl Newest {
             let (_, block) = &self.blocks[&table.id()];
             if let Some((seq, entry)) = block.find(key)? {
                 self.lost.check_found(key, seq)?;
-                return known(entry).map(Some);
+                return known(entry, seq).map(Some);
             }
         }
         self.lost.check_missing(key)?;
@@ -74,7 +75,7 @@ impl Newest {
     }
 }
 
-fn known(entry: &[u8]) -> Result<Known, Error> {
+fn known(entry: &[u8], seq: Seq) -> Result<Known, Error> {
     let entry = Entry::decode(entry)?;
-    Ok(Known { jsn: entry.jsn, location: entry.location })
+    Ok(Known { jsn: entry.jsn, seq, location: entry.location })
 }

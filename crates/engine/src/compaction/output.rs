@@ -10,7 +10,8 @@ use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
 use crate::journal::index::SegmentIndex;
 use crate::journal::record::{
-    FLAG_EXPIRES, FLAG_INLINE, FLAG_MORE, Header, Kind, RecordSpan, encode_record, padded_len,
+    FLAG_EXPIRES, FLAG_INLINE, FLAG_MORE, FLAG_REPLACES, HEADER_BYTES, Header, Kind, RecordSpan,
+    encode_record, padded_len,
 };
 use crate::journal::segment::{self, SEGMENT_HEADER_BYTES, SealBuilder, SegmentId, encode_compacted_header};
 use crate::store::Segment;
@@ -94,6 +95,25 @@ impl Output {
         let span = header.write(self.id, offset, &mut self.out[start..]);
         self.out.resize(start + padded_len(header.record_len()), 0);
         self.note(span, header.seq, key, &Entry { location: in_journal(span), ..*entry });
+    }
+
+    /// Appends an entry of a group's log that is applied as a data record, with the ledger's `seq`.
+    pub fn push_applied(&mut self, header: &Header, bytes: &[u8], seq: Seq, key: &[u8], entry: &Entry<'_>) {
+        let data = [key, entry.head, &bytes[header.value_range()]].concat();
+        let (offset, start) = (self.offset(), self.out.len());
+        let header = Header {
+            kind: Kind::Data,
+            flags: header.flags & !(FLAG_MORE | FLAG_REPLACES),
+            seq,
+            key_crc: crc32c(&data[..key.len() + entry.head.len()]),
+            head_len: u32::try_from(entry.head.len()).expect("it is shorter than the entry's"),
+            ..*header
+        };
+        self.out.resize(start + HEADER_BYTES, 0);
+        self.out.extend_from_slice(&data);
+        let span = header.write(self.id, offset, &mut self.out[start..]);
+        self.out.resize(start + padded_len(header.record_len()), 0);
+        self.note(span, seq, key, &Entry { location: in_journal(span), ..*entry });
     }
 
     /// Appends a record that is log only: its ledger entry has all of it.

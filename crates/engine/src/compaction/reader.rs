@@ -7,6 +7,7 @@ use crate::journal::fault::Fault;
 use crate::journal::record::{FLAG_INLINE, Header, Kind, Record};
 use crate::journal::scan::{Scanned, ScannedRecord, Scanner, find_seal};
 use crate::journal::segment::{self, Heads, SEGMENT_HEADER_BYTES, Seal};
+use crate::proposals::record::ProposedHead;
 use crate::store::Segment;
 use base::Disk;
 use base::disk::{self, DiskOp, FileId, OpenMode};
@@ -19,10 +20,13 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// A record of a segment.
 pub(crate) struct Listed {
     pub key: Bytes,
+    /// Its version's; of an entry of a group's log nobody but the ledger knows that.
     pub seq: Seq,
+    /// Whether it is an entry of a group's log.
+    pub is_proposed: bool,
     /// The ledger entry; none for a kind of record that has none.
     pub entry: Bytes,
-    /// Such a record.
+    /// Such a record, or an entry of a group's log.
     pub other: Option<ScannedRecord>,
 }
 
@@ -78,7 +82,7 @@ impl SegmentReader {
                     for head in Heads::new(record.header().kind, &value) {
                         let head = head?;
                         let (key, entry) = (value.slice_ref(head.key), value.slice_ref(head.entry));
-                        chunk.push(Listed { key, seq: head.seq, entry, other: None });
+                        chunk.push(Listed { key, seq: head.seq, is_proposed: false, entry, other: None });
                     }
                     self.heads_seen += chunk.len() as u64;
                     return Ok(Some(chunk));
@@ -100,7 +104,8 @@ impl SegmentReader {
             match self.scanner.next(disk)? {
                 Some(Scanned::Record(record)) if record.header().kind.is_numbered() => {
                     let listed = listed(record)?;
-                    bytes += listed.key.len() + listed.entry.len();
+                    let whole = listed.other.as_ref().map_or(0, ScannedRecord::len);
+                    bytes += listed.key.len() + listed.entry.len() + whole;
                     chunk.push(listed);
                 }
                 Some(Scanned::Record(_) | Scanned::Tail { blank: true, .. }) => {}
@@ -117,15 +122,15 @@ impl SegmentReader {
 fn listed(found: ScannedRecord) -> Result<Listed, Error> {
     let record = found.record();
     let key = Bytes::copy_from_slice(record.key);
-    let seq = record.seq;
+    let (seq, is_proposed) = (record.seq, record.kind == Kind::Proposed);
     let entry = match record.kind {
-        Kind::Data | Kind::Delete => entry_of(&record, found.header(), found.offset)?,
-        _ => return Ok(Listed { key, seq, entry: Bytes::new(), other: Some(found) }),
+        Kind::Data | Kind::Delete | Kind::Proposed => entry_of(&record, found.header(), found.offset)?,
+        _ => return Ok(Listed { key, seq, is_proposed, entry: Bytes::new(), other: Some(found) }),
     };
-    Ok(Listed { key, seq, entry, other: None })
+    Ok(Listed { key, seq, is_proposed, entry, other: is_proposed.then_some(found) })
 }
 
-/// The ledger entry of a data or delete record that stands at `offset`.
+/// The ledger entry of a data or delete record that stands at `offset`, or of an entry of a group's log, if it is applied.
 pub(crate) fn entry_of(record: &Record<'_>, header: &Header, offset: u64) -> Result<Bytes, Error> {
     let too_long = |_| Error::Malformed("segment of more than 4 GiB");
     let (location, inline): (_, &[u8]) = match record.kind {
@@ -137,9 +142,12 @@ pub(crate) fn entry_of(record: &Record<'_>, header: &Header, offset: u64) -> Res
             (Location::Journal { offset, len }, &[])
         }
     };
+    let head = match record.kind {
+        Kind::Proposed => ProposedHead::split(record.head).map_or(record.head, |(_, head)| head),
+        _ => record.head,
+    };
     let mut entry = Vec::new();
-    Entry { jsn: record.jsn, location, head: record.head, inline, expires_ms: record.expires_ms }
-        .encode(&mut entry);
+    Entry { jsn: record.jsn, location, head, inline, expires_ms: record.expires_ms }.encode(&mut entry);
     Ok(entry.into())
 }
 
@@ -149,20 +157,26 @@ fn listed_remains(fault: &Fault) -> Result<Option<Listed>, Error> {
     let damage: Damage = fault.damage();
     match &fault.remains {
         None if !fault.may_have_lost_a_key() => Ok(None),
-        Some(remains) if remains.header.kind == Kind::Data && remains.header.flags & FLAG_INLINE == 0 => {
+        Some(remains) if remains.header.kind.has_value() && remains.header.flags & FLAG_INLINE == 0 => {
             let header = &remains.header;
             let (expires_ms, head) = header.split_expiry(&remains.head);
             let (key, jsn, seq) = (&remains.key[..], header.jsn, header.seq);
             let (kind, flags) = (header.kind, header.flags);
             let record = Record { kind, flags, jsn, seq, key, head, value: &[], expires_ms };
             let entry = entry_of(&record, header, fault.from)?;
-            Ok(Some(Listed { key: remains.key.clone(), seq: header.seq, entry, other: None }))
+            let is_proposed = kind == Kind::Proposed;
+            Ok(Some(Listed { key: remains.key.clone(), seq: header.seq, is_proposed, entry, other: None }))
         }
         _ => Err(damage.into()),
     }
 }
 
 impl Listed {
+    /// Whether it is a version, or may be one.
+    pub fn has_entry(&self) -> bool {
+        self.other.is_none() || self.is_proposed
+    }
+
     /// What was read for it, about.
     pub fn bytes(&self) -> u64 {
         (self.key.len() + self.entry.len()) as u64

@@ -18,6 +18,11 @@
 //! rule likewise. Within the inputs nothing needs to be looked for: what is older there is dropped, or kept by the
 //! same rule.
 //!
+//! An entry of a group's log ([`crate::proposals`]) is judged when tables have it, or it never takes effect. It is a
+//! version exactly if V is made of it, and the table's first line of columns counts; otherwise it is dropped, whatever
+//! its jsn. Versions made of entries are not in the order of jsns: where V is one, and older by its jsn, it is newer by
+//! its seq.
+//!
 //! Where the ledger cannot be read, or answers what cannot be, the record is kept.
 //!
 //! An inline value that no older record stands behind ([`Ground`]) goes whatever V is, so V is not looked for: not once the version is in a
@@ -57,9 +62,11 @@ pub(super) enum Fate {
 }
 
 /// The rule above.
-pub(super) fn verdict(entry: &Entry<'_>, newest: Option<Known>) -> Verdict {
+pub(super) fn verdict(listed: &Listed, entry: &Entry<'_>, newest: Option<Known>) -> Verdict {
     match newest {
+        known if listed.is_proposed && known.is_none_or(|known| known.jsn != entry.jsn) => Verdict::Drop,
         Some(known) if known.jsn > entry.jsn => Verdict::Drop,
+        Some(known) if known.jsn < entry.jsn && known.seq > listed.seq => Verdict::Drop,
         Some(known) if known.jsn < entry.jsn => Verdict::Keep,
         Some(known) => match entry.location {
             Location::Journal { .. } if known.location == Location::Deleted => Verdict::DeletionIfItCovers,
@@ -105,6 +112,8 @@ pub(super) struct Ground {
 pub(super) struct Sieve {
     ground: Ground,
     keep: Vec<Fate>,
+    /// Versions of the entries of groups' logs that are known to be applied.
+    applied: FastMap<usize, Seq>,
     /// Records whose verdict depends on older segments.
     undecided: Vec<Undecided>,
     /// Bytes of records that are [`Fate::Unseen`].
@@ -146,11 +155,16 @@ impl Sieve {
             let mut is_value = false;
             let verdict = match newest.find(disk, &listed.key, hash) {
                 Ok(known) => {
-                    self.in_doubt |= known.is_some_and(|known| known.jsn < entry.jsn);
+                    if listed.is_proposed {
+                        self.applied.extend(known.map(|known| (first + at, known.seq)));
+                    } else {
+                        let is_older = |known: Known| known.jsn < entry.jsn && known.seq <= listed.seq;
+                        self.in_doubt |= known.is_some_and(is_older);
+                    }
                     is_value = entry.location == Location::Inline
                         && known.is_some_and(|known| known.jsn == entry.jsn)
                         && !self.is_index_entry(&listed.key);
-                    verdict(&entry, known)
+                    verdict(listed, &entry, known)
                 }
                 Err(Error::Damaged(_) | Error::Malformed(_)) => {
                     self.in_doubt = true;
@@ -176,7 +190,7 @@ impl Sieve {
 
     /// Has the record numbered `at` dropped without a look at the ledger, if nothing that may be there would keep it; whether it did.
     fn drops_unseen(&mut self, at: usize, listed: &Listed) -> Result<bool, Error> {
-        if !self.ground.is_oldest || listed.seq > self.ground.in_tables {
+        if !self.ground.is_oldest || listed.is_proposed || listed.seq > self.ground.in_tables {
             return Ok(false);
         }
         let entry = Entry::decode(&listed.entry)?;
@@ -205,6 +219,11 @@ impl Sieve {
             true => self.bytes_kept += self.unseen_bytes,
             false => self.drops_inlines |= self.unseen_value,
         }
+    }
+
+    /// The version that the ledger has of the record numbered `at`, of an entry of a group's log.
+    pub fn applied(&self, at: usize) -> Option<Seq> {
+        self.applied.get(&at).copied()
     }
 
     /// What becomes of the record numbered `at`.
@@ -250,7 +269,7 @@ fn in_order(
 ) -> Result<Vec<Place>, Error> {
     let mut order = Vec::new();
     let mut shared: Option<&[u8]> = None;
-    for (at, listed) in chunk.iter().enumerate().filter(|(_, listed)| listed.other.is_none()) {
+    for (at, listed) in chunk.iter().enumerate().filter(|(_, listed)| listed.has_entry()) {
         if wanted(at, listed)? {
             let first = shared.unwrap_or(&listed.key);
             shared = Some(&first[..common_prefix(first, &listed.key)]);

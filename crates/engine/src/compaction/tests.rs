@@ -14,9 +14,25 @@ use std::sync::Arc;
 const VALUE: Location = Location::Journal { offset: 64, len: 100 };
 
 fn judged(location: Location, expires_ms: Option<u64>, newest: Option<(u64, Location)>) -> Verdict {
+    judged_of(false, location, expires_ms, newest.map(|(jsn, location)| (jsn, jsn, location)))
+}
+
+/// Of `newest` jsn, seq and location are told.
+fn judged_of(
+    is_proposed: bool,
+    location: Location,
+    expires_ms: Option<u64>,
+    newest: Option<(u64, u64, Location)>,
+) -> Verdict {
     let inline: &[u8] = if location == Location::Inline { b"value" } else { b"" };
     let entry = Entry { jsn: Jsn(10), location, head: b"", inline, expires_ms };
-    verdict(&entry, newest.map(|(jsn, location)| Known { jsn: Jsn(jsn), location }))
+    let (key, bytes) = (Bytes::from_static(b"k"), Bytes::new());
+    let listed = Listed { key, seq: Seq(10), is_proposed, entry: bytes, other: None };
+    verdict(
+        &listed,
+        &entry,
+        newest.map(|(jsn, seq, location)| Known { jsn: Jsn(jsn), seq: Seq(seq), location }),
+    )
 }
 
 /// The table in `sift.rs`, line by line: V is that very version, V is newer, there is no V.
@@ -38,6 +54,21 @@ fn the_rule_is_what_its_table_says() {
     assert_eq!(deleted, [Verdict::Keep, Verdict::Drop, Verdict::IfItCovers]);
 }
 
+/// An entry of a group's log is a version only if the ledger says so, and versions of entries are not in the order of
+/// their jsns.
+#[test]
+fn an_entry_of_a_log_is_kept_if_the_ledger_is_made_of_it() {
+    let entry = |location, newest| judged_of(true, location, None, newest);
+    let others = [Some((9, 20, VALUE)), Some((11, 12, VALUE)), None];
+    for location in [VALUE, Location::Inline] {
+        assert_eq!(others.map(|newest| entry(location, newest)), [Verdict::Drop; 3]);
+    }
+    assert_eq!(entry(VALUE, Some((10, 20, VALUE))), Verdict::Keep);
+    assert_eq!(entry(Location::Inline, Some((10, 20, Location::Inline))), Verdict::IfItCovers);
+    let data = |seq| judged_of(false, VALUE, None, Some((9, seq, VALUE)));
+    assert_eq!([data(11), data(9)], [Verdict::Drop, Verdict::Keep]);
+}
+
 /// A ledger that knows only an older version than the record has lost something: the record stays.
 #[test]
 fn on_doubt_a_record_is_kept() {
@@ -53,7 +84,13 @@ fn sifted(ground: Ground, lost: Arc<LostRanges>) -> ([Fate; 3], bool) {
         let inline: &[u8] = if location == Location::Inline { b"value" } else { b"" };
         let mut entry = Vec::new();
         Entry { jsn: Jsn(seq), location, head: b"", inline, expires_ms: None }.encode(&mut entry);
-        Listed { key: Bytes::from(vec![b'k', seq as u8]), seq: Seq(seq), entry: entry.into(), other: None }
+        Listed {
+            key: Bytes::from(vec![b'k', seq as u8]),
+            seq: Seq(seq),
+            is_proposed: false,
+            entry: entry.into(),
+            other: None,
+        }
     };
     let chunk = [listed(1, Location::Inline), listed(2, Location::Deleted), listed(3, Location::Inline)];
     let mut newest = Newest::new(Seq(3), Vec::new(), Arc::new(Version::new(Default::default())), lost);

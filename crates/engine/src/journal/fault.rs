@@ -7,7 +7,7 @@
 //! Follows "Protocol-Aware Recovery" (Alagappan and others, FAST 2018): a crash is told from corruption by what is
 //! known to have been persisted.
 
-use super::record::Header;
+use super::record::{Header, Kind};
 use super::segment::{self, Position, SegmentId};
 use crate::entry::{Jsn, Seq};
 use crate::error::Damage;
@@ -60,6 +60,8 @@ pub struct Fault {
     pub remains: Option<Remains>,
     /// Otherwise, which records may have been there.
     pub lost: Lost,
+    /// The kind of the record, if its header is sound and its key or head is damaged.
+    pub kind: Option<Kind>,
     /// Whether only heads or a seal can have been there, which are made again from the records.
     pub(super) derived: bool,
 }
@@ -73,6 +75,12 @@ impl Fault {
     /// Whether a record may have been here whose key is not known now.
     pub fn may_have_lost_a_key(&self) -> bool {
         self.remains.is_none() && !self.derived && !self.lost.is_nothing()
+    }
+
+    /// Whether it can only be a record of a consistent group's log, or a commit mark: no key of the ledger is lost.
+    pub fn is_of_groups(&self) -> bool {
+        let kind = self.kind.or(self.remains.as_ref().map(|remains| remains.header.kind));
+        matches!(kind, Some(Kind::Proposed | Kind::CommitMark))
     }
 
     /// Where it begins.

@@ -20,6 +20,8 @@ pub(super) struct Group {
     pub(super) offset: u64,
     pub(super) data: Buffer,
     pub(super) last_seq: Seq,
+    /// The number after its last record's.
+    pub(super) end_jsn: Jsn,
     /// What it begins with, unless it has no mark, or nothing at all yet.
     pub(super) mark: Option<Mark>,
     pub(super) sync: bool,
@@ -38,6 +40,7 @@ pub(super) struct InFlight {
     pub(super) data: Pieces,
     pub(super) len: usize,
     pub(super) last_seq: Seq,
+    pub(super) end_jsn: Jsn,
     pub(super) mark: Option<Mark>,
     pub(super) sync: bool,
     pub(super) seal: Option<SealBuilder>,
@@ -47,20 +50,22 @@ pub(super) struct InFlight {
 impl InFlight {
     /// The group as it was before it was handed over.
     pub(super) fn put_back(self) -> Group {
-        let InFlight { segment, file, offset, data, len: _, last_seq, mark, sync, seal, memory } = self;
-        Group { segment, file, offset, data: Buffer::thaw(data), last_seq, mark, sync, seal, memory }
+        let InFlight { segment, file, offset, data, len: _, last_seq, end_jsn, mark, sync, seal, memory } =
+            self;
+        Group { segment, file, offset, data: Buffer::thaw(data), last_seq, end_jsn, mark, sync, seal, memory }
     }
 }
 
 impl Group {
     /// A group of nothing.
-    pub(super) fn new(segment: SegmentId, file: FileId, offset: u64, last_seq: Seq) -> Group {
+    pub(super) fn new(segment: SegmentId, file: FileId, offset: u64, last_seq: Seq, end_jsn: Jsn) -> Group {
         Group {
             segment,
             file,
             offset,
             data: Buffer::default(),
             last_seq,
+            end_jsn,
             mark: None,
             sync: false,
             seal: None,

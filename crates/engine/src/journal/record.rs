@@ -49,11 +49,12 @@ pub enum Kind {
     Delete = 2,
     /// A range of keys is gone: the key is its first, the head its end.
     RangeDrop = 3,
-    /// An entry of a consistency group's log; the head begins with group, term and index.
+    /// An entry of a consistent group's log; the head begins with group, term, index and commit index
+    /// ([`crate::proposals`]).
     Proposed = 4,
     /// A consistency group's term, vote and commit index.
     HardState = 5,
-    /// A consistency group's log counts up to an index.
+    /// Entries of consistent groups' logs take effect.
     CommitMark = 6,
     /// A consistency group's log is no longer needed up to an index.
     TruncateMark = 7,
@@ -100,6 +101,16 @@ impl Kind {
         matches!(self, Kind::Heads | Kind::HeadsV1)
     }
 
+    /// Whether the record has a seq of its own. The others carry the next one, or none.
+    pub fn takes_seq(self) -> bool {
+        self.is_numbered() && self != Kind::Proposed
+    }
+
+    /// Whether the record may have a value that the ledger does not keep.
+    pub fn has_value(self) -> bool {
+        matches!(self, Kind::Data | Kind::Proposed)
+    }
+
     /// The jsn of the record after one of this kind that says `jsn`.
     pub fn jsn_after(self, jsn: Jsn) -> Jsn {
         Jsn(jsn.0.saturating_add(u64::from(self.is_numbered())))
@@ -107,7 +118,7 @@ impl Kind {
 
     /// The seq after a record of this kind that says `seq`, if it says one.
     pub fn seq_after(self, seq: Seq) -> Option<Seq> {
-        let after = Seq(seq.0.saturating_add(u64::from(self.is_numbered())));
+        let after = Seq(seq.0.saturating_add(u64::from(self.takes_seq())));
         (seq > Seq(0)).then_some(after)
     }
 }
@@ -130,7 +141,10 @@ pub const FLAG_LZ4: u8 = 8;
 /// Flag: the value is compressed with Zstandard.
 pub const FLAG_ZSTD: u8 = 16;
 
-const FLAGS_KNOWN: u8 = FLAG_INLINE | FLAG_MORE | FLAG_EXPIRES | FLAG_LZ4 | FLAG_ZSTD;
+/// Flag: entries of the same group that were written before, from the same index on, are gone (of [`Kind::Proposed`]).
+pub const FLAG_REPLACES: u8 = 32;
+
+const FLAGS_KNOWN: u8 = FLAG_INLINE | FLAG_MORE | FLAG_EXPIRES | FLAG_LZ4 | FLAG_ZSTD | FLAG_REPLACES;
 
 /// Where a record was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,8 +275,11 @@ impl Header {
         {
             return Err(ParseError::Unknown("expiry of a record that has none"));
         }
+        if header.flags & FLAG_REPLACES != 0 && header.kind != Kind::Proposed {
+            return Err(ParseError::Unknown("replacement of entries by a record that is none"));
+        }
         if header.flags & (FLAG_LZ4 | FLAG_ZSTD) != 0
-            && (header.kind != Kind::Data
+            && (!header.kind.has_value()
                 || header.flags & FLAG_INLINE != 0
                 || header.flags & (FLAG_LZ4 | FLAG_ZSTD) == FLAG_LZ4 | FLAG_ZSTD)
         {

@@ -269,3 +269,23 @@ const GOLDEN_COMPRESSED_CRCS: [u8; 12] =
     [0xE5, 0xFA, 0x01, 0x4F, 0x91, 0x71, 0x79, 0x20, 0x6D, 0x92, 0x9E, 0x0D];
 
 const GOLDEN_EXPIRY_CRCS: [u8; 12] = [0xA8, 0xA5, 0x2F, 0x1F, 0x55, 0x39, 0xC4, 0x7F, 0x63, 0x03, 0xE0, 0xE1];
+
+/// An entry of a group's log takes no seq; its values may be compressed, and it alone may replace others.
+#[test]
+fn an_entry_of_a_groups_log_has_rules_of_its_own() {
+    let encoded = |kind, flags| {
+        let mut out = Vec::new();
+        let (segment, jsn, seq) = (SegmentId(1), Jsn(5), Seq(9));
+        encode_record(&mut out, segment, 64, kind, flags, jsn, seq, b"key", &[7; 32], &[b"\x05\0\0\0value"]);
+        out
+    };
+    let allowed = |kind, flags| parse(&encoded(kind, flags), SegmentId(1), 64).is_ok();
+    let flags = [0, FLAG_INLINE, FLAG_REPLACES, FLAG_LZ4, FLAG_REPLACES | FLAG_LZ4 | FLAG_MORE];
+    assert_eq!(flags.map(|flags| allowed(Kind::Proposed, flags)), [true; 5]);
+    assert_eq!(flags.map(|flags| allowed(Kind::Data, flags)), [true, true, false, true, false]);
+    assert_eq!(flags.map(|flags| allowed(Kind::CommitMark, flags)), [true, true, false, false, false]);
+    assert!(!allowed(Kind::Proposed, FLAG_LZ4 | FLAG_INLINE));
+    let after = |kind: Kind| (kind.jsn_after(Jsn(5)), kind.seq_after(Seq(9)));
+    assert_eq!(after(Kind::Proposed), (Jsn(6), Some(Seq(9))));
+    assert_eq!(after(Kind::CommitMark), (Jsn(6), Some(Seq(10))));
+}

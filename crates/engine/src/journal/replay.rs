@@ -13,7 +13,7 @@
 //! The next mark ends that, which is that of the first group that begins after the sync.
 
 use super::fault::{Fault, Lost, Verdict, classify};
-use super::record::{self, HEADER_BYTES, Kind};
+use super::record::{self, HEADER_BYTES, Header, Kind};
 use super::scan::{Scanned, ScannedRecord, Scanner, find_seal};
 use super::segment::{self, HeaderError, Position, SEGMENT_HEADER_BYTES, SegmentId, parse_durable_mark};
 use crate::entry::{Jsn, Seq};
@@ -76,6 +76,8 @@ pub struct Replay {
     ready: VecDeque<Replayed>,
     next_jsn: Option<Jsn>,
     next_seq: Option<Seq>,
+    /// Entries of groups' logs so far: a mark that is lost may have given as many seqs.
+    proposed: u64,
     /// Whether a torn end was cut: the next segment counts only if it goes on without a missing number.
     torn: bool,
 }
@@ -145,8 +147,14 @@ impl Replay {
             ready: VecDeque::new(),
             next_jsn,
             next_seq: None,
+            proposed: 0,
             torn: false,
         })
+    }
+
+    /// There are so many entries of groups' logs before, to which marks may give seqs.
+    pub fn note_proposed(&mut self, count: u64) {
+        self.proposed += count;
     }
 
     /// What comes next; `None` after the last segment's end.
@@ -359,7 +367,7 @@ impl Replay {
     }
 
     fn release(&mut self, record: ScannedRecord) {
-        self.pass(record.header().jsn, record.header().seq);
+        self.pass(record.header());
         self.ready.push_back(Replayed::Record(record));
     }
 
@@ -367,22 +375,23 @@ impl Replay {
     fn skip_lost(&mut self, fault: &Fault) {
         if let Some(remains) = &fault.remains {
             if remains.header.kind.is_numbered() {
-                self.pass(remains.header.jsn, remains.header.seq);
+                self.pass(&remains.header);
             }
             return;
         }
-        // As many records at most as there is room for.
+        // As many records at most as there is room for, and as many seqs: marks give theirs to entries before them.
         let records_max = (fault.to - fault.from) / HEADER_BYTES as u64;
+        let seqs_max = records_max.saturating_add(if records_max > 0 { self.proposed } else { 0 });
         let Some(next_jsn) = self.next_jsn else { return };
         let next_jsn = fault.lost.to_jsn.unwrap_or(Jsn(next_jsn.0.saturating_add(records_max)));
         self.next_jsn = self.next_jsn.max(Some(next_jsn));
-        self.next_seq =
-            self.next_seq.map(|seq| Seq(seq.0.saturating_add(records_max))).max(fault.lost.to_seq);
+        self.next_seq = self.next_seq.map(|seq| Seq(seq.0.saturating_add(seqs_max))).max(fault.lost.to_seq);
     }
 
-    fn pass(&mut self, jsn: Jsn, seq: Seq) {
-        self.next_jsn = self.next_jsn.max(Some(Jsn(jsn.0.saturating_add(1))));
-        self.next_seq = self.next_seq.max(Some(Seq(seq.0.saturating_add(1))));
+    fn pass(&mut self, header: &Header) {
+        self.next_jsn = self.next_jsn.max(Some(header.kind.jsn_after(header.jsn)));
+        self.next_seq = self.next_seq.max(header.kind.seq_after(header.seq));
+        self.proposed += u64::from(header.kind == Kind::Proposed);
     }
 
     fn current(&mut self) -> &mut Current {
@@ -396,7 +405,7 @@ const NO_BATCH_END: &str = "batch without its end";
 pub(crate) const RECORDS_MISSING: &str = "synced records are missing";
 
 fn fault_in(source: &Source, from: u64, to: u64, what: &'static str, lost: Lost) -> Fault {
-    Fault { segment: source.segment, from, to, what, remains: None, lost, derived: false }
+    Fault { segment: source.segment, from, to, what, remains: None, lost, kind: None, derived: false }
 }
 
 /// Where the segment's records end, if it has a seal: one is made when they are synced.

@@ -155,7 +155,7 @@ impl Scanner {
             }
             Err(_) => {
                 let fault = self.fault(offset, end, "key checksum", lost);
-                Scanned::Gap(Fault { derived: is_derived(header.kind), ..fault })
+                Scanned::Gap(Fault { kind: Some(header.kind), derived: is_derived(header.kind), ..fault })
             }
         };
         Ok(Some(scanned))
@@ -223,7 +223,7 @@ impl Scanner {
     }
 
     fn fault(&self, from: u64, to: u64, what: &'static str, lost: Lost) -> Fault {
-        Fault { segment: self.segment, from, to, what, remains: None, lost, derived: false }
+        Fault { segment: self.segment, from, to, what, remains: None, lost, kind: None, derived: false }
     }
 
     fn lost_before(&self, to_jsn: Jsn, to_seq: Option<Seq>) -> Lost {

@@ -137,12 +137,15 @@ pub struct Writer {
     next_jsn: Jsn,
     next_seq: Seq,
     written: Seq,
+    /// All records with a number below these are written, and synced: some records have no seq.
+    written_jsn: Jsn,
+    durable_jsn: Jsn,
     /// Where the group ends that was written last, and its file.
     written_end: (FileId, Position),
     durable: Seq,
     durable_position: Position,
     /// What is to be durable though no group need be synced for it.
-    durable_wanted: Seq,
+    durable_wanted: Jsn,
     /// Whether a sync is under way beside the groups.
     syncs_beside: bool,
     /// The segment before the active one, until it is sealed.
@@ -179,7 +182,7 @@ impl Writer {
     ) -> Writer {
         let start = SEGMENT_HEADER_BYTES as u64;
         let last = Seq(next_seq.0 - 1);
-        let open = Group::new(active.id, active.file, start, last);
+        let open = Group::new(active.id, active.file, start, last, next_jsn);
         Writer {
             token,
             durability,
@@ -201,8 +204,10 @@ impl Writer {
             next_jsn,
             next_seq,
             written: last,
+            written_jsn: next_jsn,
+            durable_jsn: next_jsn,
             durable: last,
-            durable_wanted: last,
+            durable_wanted: next_jsn,
             syncs_beside: false,
             ended: None,
             reach: Position::default(),
@@ -259,11 +264,28 @@ impl Writer {
     }
 
     /// Appends one record of a batch for which there is room. `flags` are [`record`]'s.
+    #[inline]
     pub fn append(&mut self, kind: Kind, flags: u8, key: &[u8], head: &[u8], value: &[&[u8]]) -> Appended {
+        self.append_taking(1, kind, flags, key, head, value)
+    }
+
+    /// [`Writer::append`] of a record that takes so many seqs: it says the last of them, or the next one if it takes
+    /// none.
+    #[inline]
+    pub fn append_taking(
+        &mut self,
+        seqs: u64,
+        kind: Kind,
+        flags: u8,
+        key: &[u8],
+        head: &[u8],
+        value: &[&[u8]],
+    ) -> Appended {
         if self.open.data.is_empty() {
             self.open_group();
         }
-        let (jsn, seq) = (self.next_jsn, self.next_seq);
+        let next_seq = Seq(self.next_seq.0 + seqs);
+        let (jsn, seq) = (self.next_jsn, Seq(next_seq.0 - seqs.min(1)));
         let before = self.open.data.len();
         let (segment, offset) = (self.active.id, self.end);
         let value_len: usize = value.iter().map(|part| part.len()).sum();
@@ -271,9 +293,9 @@ impl Writer {
         let out = self.open.data.end(room, &mut self.spares);
         let span = record::encode_record(out, segment, offset, kind, flags, jsn, seq, key, head, value);
         self.next_jsn = Jsn(jsn.0 + 1);
-        self.next_seq = Seq(seq.0 + 1);
+        self.next_seq = next_seq;
         self.advance(before);
-        self.open.last_seq = seq;
+        (self.open.last_seq, self.open.end_jsn) = (Seq(next_seq.0 - 1), self.next_jsn);
         self.counters.records += 1;
         Appended { jsn, seq, offset: span.offset, len: span.len }
     }
@@ -390,11 +412,11 @@ impl Writer {
                 if group.len > 0 {
                     self.refused = None;
                 }
-                self.written = group.last_seq;
+                (self.written, self.written_jsn) = (group.last_seq, group.end_jsn);
                 let end = Position { segment: group.segment, offset: group.offset + group.len as u64 };
                 self.written_end = (group.file, end);
                 if group.sync {
-                    self.durable = group.last_seq;
+                    (self.durable, self.durable_jsn) = (group.last_seq, group.end_jsn);
                     self.durable_position = end;
                 }
                 self.spares.keep(group.data);
@@ -420,7 +442,7 @@ impl Writer {
 
     /// Asks that everything appended so far be synced, whatever the durability.
     pub fn want_sync(&mut self) {
-        if self.durable < self.last_seq() {
+        if self.durable_jsn < self.next_jsn {
             self.sync_wanted = true;
         }
     }
@@ -509,6 +531,11 @@ impl Writer {
     /// The newest version that no crash can lose.
     pub fn durable(&self) -> Seq {
         self.durable
+    }
+
+    /// No crash can lose a record with a number below this one.
+    pub fn durable_jsn(&self) -> Jsn {
+        self.durable_jsn
     }
 
     /// Where the next record will stand.
@@ -629,7 +656,8 @@ impl Writer {
     }
 
     fn take_open(&mut self) -> Group {
-        let fresh = Group::new(self.active.id, self.active.file, self.end, self.open.last_seq);
+        let fresh =
+            Group::new(self.active.id, self.active.file, self.end, self.open.last_seq, self.open.end_jsn);
         std::mem::replace(&mut self.open, fresh)
     }
 
@@ -646,14 +674,15 @@ impl Writer {
     }
 
     fn must_sync_written(&self) -> bool {
-        self.sync_wanted && self.durable < self.written
+        self.sync_wanted && self.durable_jsn < self.written_jsn
     }
 
     /// Syncs what was written before the group that was refused: all of it is in that group's segment, since one that
     /// has ended is waited for.
     fn sync_written(&mut self, disk: &mut dyn Disk) {
         let refused = self.full.front().expect("a group that is refused waits");
-        let group = Group::new(refused.segment, refused.file, refused.offset, self.written);
+        let (written, end_jsn) = (self.written, self.written_jsn);
+        let group = Group::new(refused.segment, refused.file, refused.offset, written, end_jsn);
         self.submit(Group { sync: true, ..group }, disk);
     }
 
@@ -686,6 +715,7 @@ impl Writer {
             data,
             len,
             last_seq: group.last_seq,
+            end_jsn: group.end_jsn,
             mark: group.mark,
             sync: group.sync,
             seal: group.seal,

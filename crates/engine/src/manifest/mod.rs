@@ -25,7 +25,7 @@ pub use file::{FoundManifest, MANIFEST_COPY_FILE, MANIFEST_FILE, ManifestJob, fi
 pub(crate) use pick::HIDDEN_SHARE;
 pub use pick::{MergeCursors, MergeOptions, MergePlan, Reclaiming};
 pub use state::{
-    CleanStop, JournalPosition, MANIFEST_VERSION, METADATA_BYTES_MAX, ManifestState, SegmentRecord,
-    TableRecord,
+    CleanStop, GroupsRecord, JournalPosition, MANIFEST_VERSION, METADATA_BYTES_MAX, ManifestState,
+    SegmentRecord, TableRecord,
 };
 pub use version::{FIRST_LEVELED, LEVELS, RUNS_MAX, TableCursor, Version};

@@ -20,8 +20,12 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The version written, and the newest that is read.
-pub const MANIFEST_VERSION: u32 = 4;
+/// The newest version that is read. It is written for stores with consistent groups, and the one before for all others:
+/// the program before opens those.
+pub const MANIFEST_VERSION: u32 = 5;
+
+/// The version without groups.
+const MANIFEST_VERSION_PLAIN: u32 = 4;
 
 /// The oldest version that is read. It and the next one have no accounts of segments; its tables have no entries that
 /// expire, and it has no range drops. Before version 4 there is one lost range at most, of all keys.
@@ -98,6 +102,17 @@ pub struct SegmentRecord {
     pub account: Account,
 }
 
+/// What is known of consistent groups ([`crate::proposals`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupsRecord {
+    /// The first byte of the keys of states; none after a rebuild that could not know it.
+    pub state_tag: Option<u8>,
+    /// The oldest entry that the tables do not have, of those before the replay position, and where it is.
+    pub oldest: Option<(JournalPosition, Jsn)>,
+    /// Whether states or entries may have been lost without a trace, and the owner does not know it yet.
+    pub may_be_lost: bool,
+}
+
 /// All that must be known to open a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManifestState {
@@ -130,6 +145,8 @@ pub struct ManifestState {
     pub lost: Vec<LostRange>,
     /// Ranges that were dropped and may still have versions in tables, in the order of their seqs.
     pub drops: Vec<RangeDrop>,
+    /// Consistent groups; none in a store that never had one.
+    pub groups: Option<GroupsRecord>,
 }
 
 impl ManifestState {
@@ -141,7 +158,8 @@ impl ManifestState {
         }
         let mut out = Vec::new();
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&MANIFEST_VERSION.to_le_bytes());
+        let version = if self.groups.is_some() { MANIFEST_VERSION } else { MANIFEST_VERSION_PLAIN };
+        out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&[0; HEADER_BYTES - CRC_AT]);
         self.put_body(&mut out);
         let len = out.len() as u64;
@@ -234,8 +252,24 @@ impl ManifestState {
             put_bytes(out, &drop.start);
             put_bytes(out, &drop.end);
         }
+        if let Some(groups) = &self.groups {
+            let (position, jsn) = groups.oldest.unwrap_or_default();
+            for number in [
+                groups.state_tag.map_or(NO_STATE_TAG, u64::from),
+                u64::from(groups.oldest.is_some()),
+                position.segment,
+                position.offset,
+                jsn.0,
+                u64::from(groups.may_be_lost),
+            ] {
+                put_u64(out, number);
+            }
+        }
     }
 }
+
+/// What stands for no tag of states.
+const NO_STATE_TAG: u64 = 256;
 
 fn body_of(body: &[u8], version: u32) -> Option<ManifestState> {
     let mut fields = Fields::new(body);
@@ -284,8 +318,21 @@ fn body_of(body: &[u8], version: u32) -> Option<ManifestState> {
     if version > 1 {
         state.drops = drops_of(&mut fields)?;
     }
+    if version > MANIFEST_VERSION_PLAIN {
+        state.groups = Some(groups_of(&mut fields)?);
+    }
     fields.end()?;
     Some(state)
+}
+
+fn groups_of(fields: &mut Fields<'_>) -> Option<GroupsRecord> {
+    let state_tag = match fields.u64()? {
+        NO_STATE_TAG => None,
+        tag => Some(u8::try_from(tag).ok()?),
+    };
+    let is_any = flag(fields)?;
+    let oldest = (position_of(fields)?, Jsn(fields.u64()?));
+    Some(GroupsRecord { state_tag, oldest: is_any.then_some(oldest), may_be_lost: flag(fields)? })
 }
 
 fn drops_of(fields: &mut Fields<'_>) -> Option<Vec<RangeDrop>> {

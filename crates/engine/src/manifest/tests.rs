@@ -1,9 +1,9 @@
 //! The manifest's file, and versions that grow by random flushes and merges.
 
 use super::{
-    CleanStop, FIRST_LEVELED, JournalPosition, LEVELS, MANIFEST_COPY_FILE, MANIFEST_FILE, MANIFEST_VERSION,
-    METADATA_BYTES_MAX, ManifestJob, ManifestState, MergeCursors, MergeOptions, RUNS_MAX, SegmentRecord,
-    TableRecord, Version, read, write,
+    CleanStop, FIRST_LEVELED, GroupsRecord, JournalPosition, LEVELS, MANIFEST_COPY_FILE, MANIFEST_FILE,
+    MANIFEST_VERSION, METADATA_BYTES_MAX, ManifestJob, ManifestState, MergeCursors, MergeOptions, RUNS_MAX,
+    SegmentRecord, TableRecord, Version, read, write,
 };
 use crate::Seq;
 use crate::compaction::Account;
@@ -66,13 +66,34 @@ fn state() -> ManifestState {
             damage: Damage { file: "journal/1".to_owned(), offset: 64, what: LOST_HERE },
         }],
         drops: vec![RangeDrop { start: Bytes::from_static(b"a"), end: Bytes::new(), seq: Seq(2) }],
+        groups: None,
     }
+}
+
+/// The same of a store with consistent groups.
+fn state_with_groups() -> ManifestState {
+    let oldest = Some((JournalPosition { segment: 1, offset: 128 }, Jsn(3)));
+    let groups = GroupsRecord { state_tag: Some(7), oldest, may_be_lost: true };
+    ManifestState { groups: Some(groups), ..state() }
 }
 
 #[test]
 fn golden_bytes() {
     let hex: String = state().encode().unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, include_str!("golden.hex").replace('\n', ""));
+}
+
+/// Only a store with groups has the newest version: the program before opens all others.
+#[test]
+fn golden_bytes_with_groups() {
+    let bytes = state_with_groups().encode().unwrap();
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, include_str!("golden_groups.hex").replace('\n', ""));
+    assert_eq!((bytes[8], state().encode().unwrap()[8]), (5, 4));
+    assert_eq!(ManifestState::decode(&bytes, "M"), Ok(state_with_groups()));
+    let none = GroupsRecord { state_tag: None, oldest: None, may_be_lost: false };
+    let none = ManifestState { groups: Some(none), ..state() };
+    assert_eq!(ManifestState::decode(&none.encode().unwrap(), "M"), Ok(none));
 }
 
 /// What the first version of the format wrote.

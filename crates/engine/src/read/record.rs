@@ -3,8 +3,9 @@
 use crate::compression::{Codec, Unreadable};
 use crate::entry::{Jsn, Seq};
 use crate::error::{Damage, Error};
-use crate::journal::record::{self, ParseError, Record};
+use crate::journal::record::{self, Kind, ParseError, Record};
 use crate::journal::segment::{self, SegmentId};
+use crate::proposals::record::ProposedHead;
 use crate::store::{Found, Segment, Segments};
 use base::disk::FileId;
 use bytes::Bytes;
@@ -46,7 +47,12 @@ impl RecordAt {
             None => data.slice_ref(record.value),
             Some(codec) => self.decompress(codec, record.value)?,
         };
-        Ok(Found { seq, head: data.slice_ref(record.head), value: Some(value), expires_ms })
+        let head = match record.kind {
+            // What stands before it is of the group's log.
+            Kind::Proposed => ProposedHead::split(record.head).map_or(record.head, |(_, head)| head),
+            _ => record.head,
+        };
+        Ok(Found { seq, head: data.slice_ref(head), value: Some(value), expires_ms })
     }
 
     /// [`RecordAt::check`], with the value as it is stored.

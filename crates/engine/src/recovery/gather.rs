@@ -12,7 +12,7 @@ use crate::drops::RangeDrop;
 use crate::entry::{Entry, Jsn, Location, Seq};
 use crate::error::Error;
 use crate::journal::fault::{Fault, Remains};
-use crate::journal::record::{Kind, Record};
+use crate::journal::record::{FLAG_INLINE, Kind, Record};
 use crate::journal::scan::{Scanned, ScannedRecord, Scanner};
 use crate::journal::segment::{self, FOLDER, Heads, SEGMENT_HEADER_BYTES};
 use crate::lost::LostRange;
@@ -190,6 +190,21 @@ impl Gather {
                 self.add(record.key, record.seq, &Entry::decode(&bytes)?, &bytes);
             }
             Kind::RangeDrop => self.add_drop(record.key, record.head, record.seq, record.jsn),
+            Kind::Proposed if base::planted!(OverwrittenProposalRebuilt) => {
+                let bytes = entry_of(&record, scanned.header(), scanned.offset)?;
+                self.add(record.key, record.seq, &Entry::decode(&bytes)?, &bytes);
+            }
+            // Whether an entry took effect, and when, only later marks say: the owner drops what it has of groups.
+            Kind::Proposed | Kind::CommitMark => {
+                let next_seq = record.kind.seq_after(record.seq).unwrap_or(record.seq);
+                self.notes.has_groups = true;
+                let account = &mut self.notes.accounts.last_mut().expect("a segment is being read").account;
+                let is_value = record.kind == Kind::Proposed && record.flags & FLAG_INLINE == 0;
+                let len = u32::try_from(scanned.len()).unwrap_or(u32::MAX);
+                let in_journal = Location::Journal { offset: 0, len };
+                account.count(if is_value { in_journal } else { Location::Inline }, len);
+                self.pass(Seq(next_seq.0.saturating_sub(1)), record.jsn);
+            }
             // No writer of this version makes the other kinds.
             _ => return Err(Error::Malformed("record kind in the journal")),
         }
@@ -214,8 +229,12 @@ impl Gather {
                         let bytes = entry_of(&record, header, fault.from)?;
                         self.add(key, seq, &Entry::decode(&bytes)?, &bytes);
                     }
-                    _ => {}
+                    kind => self.notes.has_groups |= matches!(kind, Kind::Proposed | Kind::CommitMark),
                 }
+            }
+            None if fault.is_of_groups() => {
+                self.damaged(fault);
+                self.notes.has_groups = true;
             }
             None if fault.may_have_lost_a_key() => {
                 self.damaged(fault);

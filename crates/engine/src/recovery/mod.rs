@@ -37,7 +37,7 @@ use crate::drops::{DroppedRanges, RangeDrop};
 use crate::entry::{Jsn, Seq};
 use crate::error::{Damage, Error};
 use crate::lost::{LostRange, LostRanges};
-use crate::manifest::{self, FIRST_LEVELED, LEVELS, ManifestState, SegmentRecord};
+use crate::manifest::{self, FIRST_LEVELED, GroupsRecord, LEVELS, ManifestState, SegmentRecord};
 use crate::store::{LEASE_COUNTERS, Options, TABLES_DIR, WHOLE_FILE, open_table, position};
 use crate::table::{Table, TableId};
 use base::disk::{self, DiskErrorKind, DiskOp};
@@ -317,8 +317,16 @@ impl Rebuild<'_> {
         let last_jsn = survey.end_jsn.0.saturating_sub(1);
         // Numbers of records that compaction has let go of may have been the last ones.
         let known_jsn = notes.iter().map(|notes| notes.last_jsn.0).max().unwrap_or(0);
-        let last_seq = Seq(last_seq.0 + last_jsn.saturating_sub(known_jsn));
         let old = self.state.take();
+        // Entries of groups' logs are left out, and states that compaction has let go of.
+        let known = old.as_ref().and_then(|old| old.groups);
+        let state_tag =
+            known.and_then(|known| known.state_tag).or(self.options.groups.map(|keys| keys.state_tag));
+        let has_groups = known.is_some() || notes.iter().any(|notes| notes.has_groups);
+        let groups = has_groups.then_some(GroupsRecord { state_tag, oldest: None, may_be_lost: true });
+        // A mark gives a seq to each entry that it speaks of: no more in all than there are records.
+        let by_marks = if has_groups { last_jsn } else { 0 };
+        let last_seq = Seq(last_seq.0 + last_jsn.saturating_sub(known_jsn) + by_marks);
         let leased = old.as_ref().map_or(1, |old| old.dot_lease_end + 2 * LEASE_COUNTERS);
         let next_table_id = joined.tables.iter().map(|record| record.id.0 + 1).max().unwrap_or(1);
         let mut state = ManifestState {
@@ -337,6 +345,7 @@ impl Rebuild<'_> {
             metadata: old.map_or_else(|| self.options.metadata.clone(), |old| old.metadata),
             lost,
             drops: Vec::new(),
+            groups,
         };
         state.levels[level] = joined.tables;
         Ok(state)

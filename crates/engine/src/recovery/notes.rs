@@ -1,7 +1,7 @@
 //! What a rebuild knows of a group of segments besides the run of their heads.
 //!
 //! ```text
-//! crc u32 | entries u64 | last_seq u64 | last_jsn u64 | drops | lost | accounts | damage
+//! crc u32 | entries u64 | last_seq u64 | last_jsn u64 | has_groups u64 | drops | lost | accounts | damage
 //! ```
 //!
 //! Each list is a count of 64 bits and its items. The file is written once the run is durable, all at once: that it is
@@ -35,6 +35,8 @@ pub(super) struct Notes {
     pub entries: u64,
     pub last_seq: Seq,
     pub last_jsn: Jsn,
+    /// Whether there are entries of groups' logs, or commit marks.
+    pub has_groups: bool,
     pub drops: Vec<RangeDrop>,
     /// Records that were lost with their keys.
     pub lost: Vec<LostRange>,
@@ -54,7 +56,9 @@ impl Notes {
             out.extend(number.to_le_bytes());
             bytes.iter().for_each(|bytes| put_bytes(&mut out, bytes));
         };
-        [self.entries, self.last_seq.0, self.last_jsn.0].into_iter().for_each(|number| put(number, &[]));
+        [self.entries, self.last_seq.0, self.last_jsn.0, u64::from(self.has_groups)]
+            .into_iter()
+            .for_each(|number| put(number, &[]));
         put(self.drops.len() as u64, &[]);
         self.drops.iter().for_each(|drop| put(drop.seq.0, &[&drop.start, &drop.end]));
         put(self.lost.len() as u64, &[]);
@@ -86,6 +90,7 @@ impl Notes {
             entries: fields.u64()?,
             last_seq: Seq(fields.u64()?),
             last_jsn: Jsn(fields.u64()?),
+            has_groups: fields.u64()? > 0,
             ..Notes::default()
         };
         for _ in 0..fields.u64()? {
@@ -156,6 +161,7 @@ mod tests {
             entries: 3,
             last_seq: Seq(4),
             last_jsn: Jsn(5),
+            has_groups: true,
             drops: vec![RangeDrop { start: "a".into(), end: Bytes::new(), seq: Seq(2) }],
             lost: vec![LostRange::of_keys(b"b", b"c", Seq(9), damage.clone())],
             accounts: vec![Known { id: 7, first_jsn: Jsn(1), account: Account::default() }],

@@ -2,7 +2,7 @@
 
 use crate::error::{Damage, Error};
 use crate::journal::fault::Fault;
-use crate::journal::record::{FLAG_INLINE, Kind};
+use crate::journal::record::FLAG_INLINE;
 use crate::journal::scan::{Scanned, Scanner};
 use crate::journal::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::lost::LostRange;
@@ -170,7 +170,7 @@ impl FileScrub {
         self.read += fault.to.saturating_sub(fault.from);
         // A record of an inline value is log only: tables have it.
         if let Some(remains) = &fault.remains
-            && remains.header.kind == Kind::Data
+            && remains.header.kind.has_value()
             && remains.header.flags & FLAG_INLINE == 0
             && self.keys.len() < DAMAGE_MAX
         {

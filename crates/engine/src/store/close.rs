@@ -8,7 +8,7 @@
 //!
 //! Each step is a turn or many; nothing blocks.
 
-use super::maintenance::position;
+use super::maintenance::{position, set_oldest};
 use super::{Event, Store};
 use crate::error::Error;
 use crate::manifest::{self, CleanStop, ManifestState};
@@ -82,6 +82,10 @@ impl Store {
         let end = position(self.writer.position());
         state.replay_position = end;
         state.replay_jsn = self.writer.next_jsn();
+        set_oldest(&mut state, self.groups.as_ref().and_then(|groups| groups.oldest()));
+        // No flush comes any more with which they would be counted.
+        let dead_entries = self.take_dead_entries();
+        self.accounts.bury(&self.segments, &dead_entries);
         self.replay_account = self.accounts.of(self.writer.active().0);
         self.describe(&mut state, &Arc::clone(&self.version), &Arc::clone(&self.segments));
         state.clean = Some(CleanStop { dot_counter: self.next_counter - 1, journal_end: end });

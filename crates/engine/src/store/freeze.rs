@@ -61,15 +61,21 @@ impl Store {
     /// Puts the memtable aside for its flush. Its records must be durable before a table may speak of
     /// them: they are synced, beside other writes where nobody waits for that.
     pub(super) fn freeze(&mut self) {
+        if let Some(groups) = &mut self.groups {
+            groups.enter_states(&mut self.memtable);
+        }
         self.memtable.link();
         let next = self.next_memtable();
         let full = std::mem::replace(&mut self.memtable, next);
+        let dead_entries = self.take_dead_entries();
         self.frozen.push_back(Frozen {
             reader: full.reader(),
             last_seq: self.writer.last_seq(),
             end: self.writer.position(),
             end_jsn: self.writer.next_jsn(),
             end_account: self.accounts.of(self.writer.active().0),
+            oldest_entry: self.groups.as_ref().and_then(|groups| groups.oldest()),
+            dead_entries,
         });
         self.writer.want_durable();
     }

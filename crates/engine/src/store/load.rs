@@ -56,6 +56,8 @@ impl Store {
         self.maintenance.edits.push(Edit {
             added: tables.into_iter().map(|table| (level, table)).collect(),
             needs_durable: last_seq,
+            needs_synced: self.writer.next_jsn(),
+            oldest_entry: self.groups.as_ref().and_then(|groups| groups.oldest()),
             replay_from: Some((position(self.writer.position()), self.writer.next_jsn(), account)),
             ..Edit::default()
         });

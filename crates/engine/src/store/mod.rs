@@ -7,6 +7,7 @@
 //!   versions that the caller knows; `index.rs`: with index entries beside it; `load.rs`: a sorted load goes past the
 //!   memtable.
 //! * `freeze.rs`: the memtable is put aside when it is full, or the journal has much that no table has.
+//! * `proposals.rs`: entries of consistent groups, which become versions when they are applied.
 //! * `lookup.rs`: HEAD and GET, resumable.
 //! * `maintenance/`: flushes, merges, the next segment, the manifest; one at a time of each kind.
 //! * `checkpoint.rs`: what the owner keeps beside the ledger is kept with each flush.
@@ -35,6 +36,7 @@ mod maintenance;
 mod open;
 mod options;
 mod pressure;
+mod proposals;
 mod reclaim;
 mod resources;
 mod room;
@@ -62,7 +64,7 @@ pub use times::Times;
 pub use write::{BATCH_WRITES_MAX, LEVEL0_TABLES_MAX, MEMTABLES_FROZEN_MAX, Write};
 
 use crate::checkpoint::Checkpoints;
-use crate::compaction::{Account, Accounts};
+use crate::compaction::{Account, Accounts, DeadRecord};
 use crate::compression::Compressor;
 use crate::drops::DroppedRanges;
 use crate::entry::{Jsn, Seq};
@@ -73,13 +75,14 @@ use crate::index::Building;
 use crate::journal::segment::Position;
 use crate::journal::writer::Writer;
 use crate::lost::LostRanges;
-use crate::manifest::{ManifestState, Version};
+use crate::manifest::{JournalPosition, ManifestState, Version};
 use crate::memtable::{Memtable, MemtableReader};
 use crate::read::{Publisher, Snapshot};
 use base::disk::{Completion, Token};
 use base::{Clock, Disk, FastMap, Monotonic, Spawn};
 use lookup::Parked;
 use maintenance::Maintenance;
+use proposals::Groups;
 pub(crate) use segments::{Segment, Segments};
 use stats::GroupTimes;
 use std::collections::{BTreeMap, VecDeque};
@@ -118,6 +121,10 @@ struct Frozen {
     end_jsn: Jsn,
     /// The account of the segment in which `end` is, up to there.
     end_account: Account,
+    /// The oldest entry of a group's log that was not applied then.
+    oldest_entry: Option<(JournalPosition, Jsn)>,
+    /// Records of such entries that had become of no use.
+    dead_entries: Vec<DeadRecord>,
 }
 
 /// An open store.
@@ -154,6 +161,8 @@ pub struct Store {
     folds: Vec<Fold>,
     publisher: Publisher,
     maintenance: Maintenance,
+    /// Consistent groups; none in a store that neither takes nor has any.
+    groups: Option<Box<Groups>>,
     /// Where versions were lost.
     lost: Arc<LostRanges>,
     last_id: u64,
@@ -203,6 +212,7 @@ impl Store {
         self.take_completions(events);
         self.take_scans(events);
         self.take_folds(events);
+        self.append_old_again();
         self.sync_by_interval(now);
         self.flush_journal();
     }

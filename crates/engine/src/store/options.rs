@@ -7,6 +7,7 @@ use crate::index::Indexing;
 pub use crate::journal::writer::Durability;
 use crate::journal::writer::WAITING_BYTES_MAX;
 use crate::manifest::MergeOptions;
+use crate::proposals::GroupKeys;
 use base::Budget;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,6 +89,9 @@ pub struct Options {
     /// How index entries are kept beside objects ([`crate::index`]). Default: not at all. A store that has kept them
     /// must not be written to without: it would not notice what it misses.
     pub indexing: Option<Indexing>,
+    /// Where states of consistent groups are kept ([`crate::proposals`]); without it the store refuses entries of groups.
+    /// Default: none.
+    pub groups: Option<GroupKeys>,
     /// Bytes that may wait for the disk in the journal's queue before writes are refused; what is being written may be
     /// as much again. Default: 64 MiB.
     pub journal_queue_bytes_max: usize,
@@ -161,6 +165,7 @@ impl Default for Options {
             zstd_level: 1,
             rebuild_lost_ledger: false,
             indexing: None,
+            groups: None,
             journal_queue_bytes_max: WAITING_BYTES_MAX,
             journal_budget: None,
             value_budget: None,

@@ -57,6 +57,12 @@ base::counters! {
         scrub_bytes,
         /// Damaged places that the scrub has come upon; those of an earlier pass count again.
         scrub_damage,
+        /// Entries of consistent groups' logs that were written.
+        proposals => hidden,
+        /// Entries that were applied.
+        proposals_applied => hidden,
+        /// Entries that were written again, as they kept segments from compaction.
+        proposals_again => hidden,
         ;
         /// Lookups whose key was found in a table, by its level.
         pub found_in_level: [u64; LEVELS],

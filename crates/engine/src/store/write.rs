@@ -117,7 +117,7 @@ impl Store {
     }
 
     /// Refuses a write while too much waits for its flush or merge.
-    fn check_backlog(&self) -> Result<(), Error> {
+    pub(super) fn check_backlog(&self) -> Result<(), Error> {
         if base::planted!(NoBackPressure) {
             return Ok(());
         }
@@ -175,7 +175,14 @@ impl Store {
         }
     }
 
-    fn put(&mut self, key: &[u8], head: &[u8], value: &[&[u8]], expires_ms: Option<u64>, more: u8) {
+    pub(super) fn put(
+        &mut self,
+        key: &[u8],
+        head: &[u8],
+        value: &[&[u8]],
+        expires_ms: Option<u64>,
+        more: u8,
+    ) {
         let hash = self.hash_ahead(key);
         let (at, location) = self.append_put(key, head, value, expires_ms, more);
         if location == Location::Inline {
@@ -262,6 +269,9 @@ impl Store {
             let first_jsn = self.writer.next_jsn();
             Arc::make_mut(&mut self.segments).push(Segment { id, file, first_jsn, index: None });
             self.accounts.begin(id);
+            if let Some(groups) = &mut self.groups {
+                groups.may_have_old = true;
+            }
             self.freeze_if_long();
         }
     }

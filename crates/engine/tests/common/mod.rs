@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
 pub mod disk;
+pub mod groups;
 pub mod jobs;
 pub mod strain;
 

@@ -20,6 +20,7 @@ mod index;
 mod marks;
 mod model;
 mod power;
+mod proposals;
 mod reading;
 mod recovery;
 mod room;

@@ -9,7 +9,7 @@
 //! * A segment is sealed once all of its records are durable: a seal vouches for them.
 
 use super::{Durability, UNSYNCED_BYTES_MAX, Writer};
-use crate::entry::Seq;
+use crate::entry::{Jsn, Seq};
 use crate::journal::seal::SealJob;
 use crate::journal::segment::{Position, SealBuilder, SegmentId};
 use base::DiskError;
@@ -24,6 +24,7 @@ pub struct SyncBeside {
     /// The file that has all of it which was not synced.
     pub file: FileId,
     last_seq: Seq,
+    end_jsn: Jsn,
     end: Position,
 }
 
@@ -35,6 +36,8 @@ pub(super) struct Ended {
     end: Position,
     /// The newest version in it, or before it.
     last_seq: Seq,
+    /// The number after its last record's.
+    end_jsn: Jsn,
     heads: SealBuilder,
 }
 
@@ -50,7 +53,7 @@ impl Writer {
         if self.durability == Durability::Sync {
             return self.want_sync();
         }
-        self.durable_wanted = self.last_seq();
+        self.durable_wanted = self.next_jsn;
         self.want_push();
     }
 
@@ -58,19 +61,19 @@ impl Writer {
     pub fn begin_sync_beside(&mut self) -> Option<SyncBeside> {
         let is_due = self.unsynced >= SYNC_BESIDE_BYTES
             || self.ended_unsynced().is_some()
-            || (self.durable < self.durable_wanted && self.written >= self.durable_wanted);
+            || (self.durable_jsn < self.durable_wanted && self.written_jsn >= self.durable_wanted);
         let may = !self.syncs_beside && !self.is_syncing() && self.fenced.is_none();
-        if !may || !is_due || self.durable == self.written {
+        if !may || !is_due || self.durable_jsn == self.written_jsn {
             return None;
         }
         self.syncs_beside = true;
         self.counters.syncs += 1;
-        if let Some(&Ended { file, last_seq, end, .. }) = self.ended_unsynced() {
-            return Some(SyncBeside { file, last_seq, end });
+        if let Some(&Ended { file, last_seq, end_jsn, end, .. }) = self.ended_unsynced() {
+            return Some(SyncBeside { file, last_seq, end_jsn, end });
         }
         self.unsynced = self.in_flight.as_ref().map_or(0, |group| group.len as u64);
         let (file, end) = self.written_end;
-        Some(SyncBeside { file, last_seq: self.written, end })
+        Some(SyncBeside { file, last_seq: self.written, end_jsn: self.written_jsn, end })
     }
 
     /// Takes the disk's answer for a sync beside the groups.
@@ -80,7 +83,7 @@ impl Writer {
         match result {
             Ok(()) => {
                 assert!(self.durable_position <= beside.end, "no group is synced meanwhile");
-                self.durable = beside.last_seq;
+                (self.durable, self.durable_jsn) = (beside.last_seq, beside.end_jsn);
                 self.durable_position = beside.end;
             }
             Err(error) => self.fence(error.into()),
@@ -105,6 +108,7 @@ impl Writer {
     pub(super) fn note_ended(&mut self, file: FileId, end: Position, heads: SealBuilder) {
         assert!(self.ended.is_none(), "a segment ends when the one before it is durable");
         self.unsynced = 0;
-        self.ended = Some(Ended { file, end, last_seq: self.written, heads });
+        let (last_seq, end_jsn) = (self.written, self.written_jsn);
+        self.ended = Some(Ended { file, end, last_seq, end_jsn, heads });
     }
 }

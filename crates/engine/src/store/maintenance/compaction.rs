@@ -485,7 +485,10 @@ impl Store {
         Choice {
             account,
             pinned_bytes: if is_unknown { account.log_bytes } else { pinned },
-            eligible: self.is_settled(segment) && !compaction.quarantined.contains(&segment.id) && is_worth,
+            eligible: self.is_settled(segment)
+                && !self.has_open_entries(segment)
+                && !compaction.quarantined.contains(&segment.id)
+                && is_worth,
         }
     }
 
@@ -494,6 +497,14 @@ impl Store {
         let flushed = segment.id.is_compacted() || segment.id.0 < self.manifest.replay_position.segment;
         let sealing = self.maintenance.compaction.sealing.iter().any(|(id, _)| *id == segment.id);
         flushed && !sealing && !segment.is_missing()
+    }
+
+    /// Whether a segment may have entries of groups' logs that tables do not have: a start reads all from the oldest of
+    /// them on.
+    fn has_open_entries(&self, segment: &Segment) -> bool {
+        let oldest = self.manifest.groups.and_then(|groups| groups.oldest);
+        let first = oldest.and_then(|(_, jsn)| self.segments.find(jsn)).map(|first| first.first_jsn);
+        first.is_some_and(|first| segment.first_jsn >= first) && !base::planted!(ProposalCompacted)
     }
 
     fn end_compaction(

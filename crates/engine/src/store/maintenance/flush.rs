@@ -34,14 +34,22 @@ impl Store {
         self.maintenance.flush = None;
         match done {
             Ok(output) => {
-                let needs_durable = self.frozen.front().expect("a flush has its memtable").last_seq;
+                let flushed = self.frozen.front_mut().expect("a flush has its memtable");
+                let (needs_durable, needs_synced) = (flushed.last_seq, flushed.end_jsn);
+                let dead_entries = std::mem::take(&mut flushed.dead_entries);
                 self.counters.count_flush(&output.stats);
                 self.maintenance.replacing.note_flush(&output.stats, output.dead.len());
+                let mut dead = output.dead;
+                if !dead_entries.is_empty() {
+                    dead.extend(dead_entries);
+                    dead.sort_unstable();
+                }
                 let edit = Edit {
                     added: in_level(0, output.tables),
                     flushed: true,
                     needs_durable,
-                    dead: output.dead,
+                    needs_synced,
+                    dead,
                     ..Edit::default()
                 };
                 self.maintenance.edits.push(edit);

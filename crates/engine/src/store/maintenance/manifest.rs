@@ -33,8 +33,12 @@ pub(in crate::store) struct Edit {
     pub(in crate::store) flushed: bool,
     /// The manifest may say so once this version is durable.
     pub(in crate::store) needs_durable: Seq,
+    /// And once all records below this one are: some have no version.
+    pub(in crate::store) needs_synced: Jsn,
     /// Where replay begins from now on, if the edit says so itself: after a sorted load.
     pub(in crate::store) replay_from: Option<(JournalPosition, Jsn, Account)>,
+    /// With it, the oldest entry of a group's log that is not applied.
+    pub(in crate::store) oldest_entry: Option<(JournalPosition, Jsn)>,
     /// Records whose versions the ledger has no more, in the order of their numbers, and which are not counted yet.
     pub(in crate::store) dead: Vec<DeadRecord>,
     /// What compaction has done.
@@ -84,9 +88,11 @@ impl Store {
         if self.maintenance.manifest.is_some() {
             return self.write_manifest_again();
         }
-        let durable = self.writer.durable();
+        let (durable, synced) = (self.writer.durable(), self.writer.durable_jsn());
         let is_kept = self.frozen.front().is_none_or(|oldest| self.has_checkpoint(oldest.end_jsn));
-        let may = |edit: &Edit| edit.needs_durable <= durable && (is_kept || !edit.flushed);
+        let may = |edit: &Edit| {
+            edit.needs_durable <= durable && edit.needs_synced <= synced && (is_kept || !edit.flushed)
+        };
         let ready = self.maintenance.edits.iter().position(may);
         if ready.is_some_and(|index| !self.count_some_dead(index)) {
             return;
@@ -108,10 +114,14 @@ impl Store {
             let flushed = self.frozen.front().expect("a flush has its memtable");
             state.replay_position = position(flushed.end);
             state.replay_jsn = flushed.end_jsn;
+            set_oldest(&mut state, flushed.oldest_entry);
             self.replay_account = flushed.end_account;
         }
-        if let Some((at, jsn, account)) = edit.as_ref().and_then(|edit| edit.replay_from) {
+        if let Some(edit) = &edit
+            && let Some((at, jsn, account)) = edit.replay_from
+        {
             (state.replay_position, state.replay_jsn) = (at, jsn);
+            set_oldest(&mut state, edit.oldest_entry);
             self.replay_account = account;
         }
         let compacted = edit.as_ref().and_then(|edit| edit.compacted.as_ref());
@@ -151,6 +161,9 @@ impl Store {
         state.segments = segments.iter().map(|segment| self.segment_record(segment, state)).collect();
         state.drops = self.drops.until(self.writer.durable()).iter().cloned().collect();
         state.lost = self.lost.iter().cloned().collect();
+        if let Some(groups) = &self.groups {
+            groups.describe(&mut state.groups);
+        }
     }
 
     /// What the manifest says of a segment: enough to notice its loss, and its account up to the replay position.
@@ -224,6 +237,13 @@ impl Store {
                 self.compacted(compacted);
             }
         }
+    }
+}
+
+/// Says what the oldest entry of a group's log is that tables do not have.
+pub(in crate::store) fn set_oldest(state: &mut ManifestState, oldest: Option<(JournalPosition, Jsn)>) {
+    if oldest.is_some() || state.groups.is_some() {
+        state.groups.get_or_insert_default().oldest = oldest;
     }
 }
 

@@ -33,7 +33,7 @@ mod scrub;
 mod segment;
 mod sync;
 
-pub(super) use manifest::Edit;
+pub(super) use manifest::{Edit, set_oldest};
 pub(crate) use manifest::{LEASE_COUNTERS, position};
 pub(super) use obsolete::WASTE_DIR;
 pub(super) use scrub::ScrubState;

@@ -1,6 +1,7 @@
 //! Opening a store: after a clean stop, after a crash, after damage.
 //!
-//! `replay.rs` builds up what the tables and the journal have, `segments.rs` finds the journal's segments.
+//! `replay.rs` builds up what the tables and the journal have, `groups.rs` what they have of consistent groups,
+//! `segments.rs` finds the journal's segments.
 //!
 //! 1. Lock the folder.
 //! 2. Read the manifest; without one the folder must be empty, and a new store begins.
@@ -19,10 +20,11 @@
 //! A manifest that is lost has a copy. What does: the manifest and its copy, or all tables; the journal's end. Then the
 //! ledger can be made again from the journal ([`crate::recovery`]).
 
+mod groups;
 mod replay;
 mod segments;
 
-use super::maintenance::{LEASE_COUNTERS, Maintenance, ScrubState, position};
+use super::maintenance::{LEASE_COUNTERS, Maintenance, ScrubState, position, set_oldest};
 use super::reclaim::Reclaim;
 use super::room::{Room, segment_bytes, table_bytes};
 use super::segments::{Segment, Segments};
@@ -142,8 +144,11 @@ impl Store {
             next_table,
             mut accounts,
             replay_account,
+            groups,
+            oldest_entry,
             ..
         } = recovery;
+        let has_groups = groups.takes || groups.is_used;
         let mut known = Segments::default();
         segments::ascending(segments, &state.segments, next_jsn)
             .into_iter()
@@ -197,6 +202,7 @@ impl Store {
             folds: Vec::new(),
             publisher: Publisher::default(),
             maintenance,
+            groups: has_groups.then(|| Box::new(groups)),
             lost,
             last_id: 0,
             next_counter,
@@ -224,6 +230,7 @@ impl Store {
         state.clean = None;
         state.dot_lease_end = next_counter + LEASE_COUNTERS;
         (state.replay_position, state.replay_jsn) = (position(replay_from.0), replay_from.1);
+        set_oldest(&mut state, oldest_entry);
         store.describe(&mut state, &Arc::clone(&store.version), &Arc::clone(&store.segments));
         let manifest_bytes = manifest::write(&mut *startup, dir, &state)?;
         store.room.note_manifest(manifest_bytes);

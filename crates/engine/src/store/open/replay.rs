@@ -15,9 +15,10 @@ use crate::journal::replay::{End, RECORDS_MISSING, Replay, Replayed, Source};
 use crate::journal::scan::ScannedRecord;
 use crate::journal::segment::{self, Position, SEGMENT_HEADER_BYTES, SegmentId};
 use crate::lost::{LostRange, LostRanges};
-use crate::manifest::{LEVELS, ManifestState, SegmentRecord, Version};
+use crate::manifest::{JournalPosition, LEVELS, ManifestState, SegmentRecord, Version};
 use crate::memtable::Memtable;
 use crate::merge::{MemtableSource, MergeJob, MergeRequest};
+use crate::store::proposals::Groups;
 use crate::table::Table;
 use base::disk::{self, DiskOp};
 use base::spawn::Outcome;
@@ -55,6 +56,11 @@ pub(super) struct Recovery<'a> {
     pub(super) replay_from: (Position, Jsn),
     pub(super) lost: Arc<LostRanges>,
     pub(super) drops: Arc<DroppedRanges>,
+    pub(super) groups: Groups,
+    /// The oldest entry of a group's log that was not applied where the records begin that only the memtable has.
+    pub(super) oldest_entry: Option<(JournalPosition, Jsn)>,
+    /// The segments that were written before that, and the one that it is in.
+    pub(super) before: Vec<Source>,
     pub(super) report: OpenReport,
 }
 
@@ -109,6 +115,9 @@ impl<'a> Recovery<'a> {
             replay_from: (at, state.replay_jsn),
             lost: LostRanges::new(state.lost.iter().cloned().chain(lost)),
             drops: DroppedRanges::with_index(state.drops.clone(), options.indexing),
+            groups: Groups::new(options.groups, state.groups.as_ref())?,
+            oldest_entry: state.groups.and_then(|groups| groups.oldest),
+            before: Vec::new(),
             report: OpenReport { damage, ..OpenReport::default() },
         })
     }
@@ -116,10 +125,12 @@ impl<'a> Recovery<'a> {
     /// Opens every segment and replays those that may hold what no table has.
     pub(super) fn replay(&mut self, state: &ManifestState) -> Result<(), Error> {
         let sources = self.open_segments(state)?;
+        self.find_groups(state)?;
         let known_end = state.clean.map_or(state.replay_position, |clean| clean.journal_end);
         let floor = Position { segment: SegmentId(known_end.segment), offset: known_end.offset };
         let replayed: Vec<_> = sources.iter().map(|source| source.segment).collect();
         let mut replay = Replay::open(self.disk, &sources, floor, Some(state.replay_jsn))?;
+        replay.note_proposed(self.groups.stash.len() as u64);
         let mut ends = Vec::new();
         let mut expected = Some(state.replay_jsn);
         while let Some(found) = replay.next(self.disk)? {
@@ -141,6 +152,8 @@ impl<'a> Recovery<'a> {
         // Numbers that lost records may have had are not given again, or the next start would miss nothing.
         self.next_jsn = self.next_jsn.max(replay.next_jsn().unwrap_or_default());
         self.next_seq = self.next_seq.max(replay.next_seq().unwrap_or_default());
+        self.groups.found = self.groups.stash.settle();
+        self.groups.enter_states_if_alone(&mut self.memtable);
         self.cut(&ends, &sources)?;
         // A record that was read from the page cache may not be on the disk; from now on it is shown to readers.
         for segment in replayed.iter().filter_map(|id| self.segments.get(id)) {
@@ -177,45 +190,65 @@ impl<'a> Recovery<'a> {
             Kind::Data => (Location::Journal { offset, len }, &[]),
             Kind::Delete => (Location::Deleted, &[]),
             Kind::RangeDrop => {
-                self.drop_range(record.key, record.head, record.seq, record.jsn);
+                self.drop_range(record.key, record.head, scanned.header());
                 return Ok(());
             }
+            Kind::Proposed => return self.propose(scanned),
+            Kind::CommitMark => return self.apply_mark(scanned),
             // No writer of this version makes the other kinds.
             _ => return Err(Error::Malformed("record kind in the journal")),
         };
-        let (jsn, head, expires_ms) = (record.jsn, record.head, record.expires_ms);
-        let entry = Entry { jsn, location, head, inline, expires_ms };
+        match self.group_of(record.key) {
+            Some(group) if location == Location::Inline => self.apply_state(group, &record)?,
+            group => {
+                if let Some(group) = group {
+                    self.groups.stash.remove(group);
+                }
+                let (jsn, head, expires_ms) = (record.jsn, record.head, record.expires_ms);
+                self.enter(record.key, record.seq, Entry { jsn, location, head, inline, expires_ms });
+            }
+        }
+        self.count_replayed(scanned, location)
+    }
+
+    /// Counts a record that was replayed, and is `location` to the ledger.
+    pub(super) fn count_replayed(
+        &mut self,
+        scanned: &ScannedRecord,
+        location: Location,
+    ) -> Result<(), Error> {
         self.accounts.begin(scanned.segment);
-        self.accounts.count(location, len);
-        self.enter(record.key, record.seq, entry);
+        self.accounts.count(location, to_u32(scanned.len() as u64)?);
+        self.pass(scanned.header());
         self.report.replayed += 1;
         let offset = scanned.offset + padded_len(scanned.len()) as u64;
         self.replayed_to = Position { segment: scanned.segment, offset };
         Ok(())
     }
 
-    fn enter(&mut self, key: &[u8], seq: Seq, entry: Entry<'_>) {
+    pub(super) fn enter(&mut self, key: &[u8], seq: Seq, entry: Entry<'_>) {
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         self.memtable.insert(key, seq.0, &[&bytes]);
-        self.pass(entry.jsn, seq);
     }
 
     // One that the manifest names already is older than what it names last.
-    fn drop_range(&mut self, start: &[u8], end: &[u8], seq: Seq, jsn: Jsn) {
+    fn drop_range(&mut self, start: &[u8], end: &[u8], header: &Header) {
+        let seq = header.seq;
         if seq > self.drops.last_seq() {
             let (start, end) = (Bytes::copy_from_slice(start), Bytes::copy_from_slice(end));
             self.drops = self.drops.with(RangeDrop { start, end, seq });
         }
-        self.pass(jsn, seq);
+        self.pass(header);
         self.report.replayed += 1;
     }
 
     /// Numbers up to these are taken.
-    fn pass(&mut self, jsn: Jsn, seq: Seq) {
-        self.passed = (jsn, seq);
-        self.next_jsn = self.next_jsn.max(Jsn(jsn.0 + 1));
-        self.next_seq = self.next_seq.max(Seq(seq.0 + 1));
+    fn pass(&mut self, header: &Header) {
+        let next_seq = header.kind.seq_after(header.seq).unwrap_or(header.seq);
+        self.passed = (header.jsn, Seq(next_seq.0.saturating_sub(1)));
+        self.next_jsn = self.next_jsn.max(Jsn(header.jsn.0 + 1));
+        self.next_seq = self.next_seq.max(next_seq);
     }
 
     /// A lost value leaves its key and head; where the key is lost, whatever it might be is suspect. `next_seq`
@@ -238,11 +271,24 @@ impl<'a> Recovery<'a> {
             let (expires_ms, head) = remains.header.split_expiry(&remains.head);
             let entry = Entry { jsn: remains.header.jsn, location, head, inline: &[], expires_ms };
             self.enter(&remains.key, remains.header.seq, entry);
+            self.pass(&remains.header);
+            if self.group_of(&remains.key).is_some() {
+                self.groups.may_be_lost = true;
+            }
+        } else if fault.is_of_groups() {
+            if let Some(remains) = &fault.remains {
+                self.note_first(fault.segment, remains.header.jsn);
+                self.pass(&remains.header);
+            }
+            self.lose_of_groups(fault);
         } else if let Some(remains) = fault.remains.as_ref().filter(|r| r.header.kind == Kind::RangeDrop) {
-            self.drop_range(&remains.key, &remains.head, remains.header.seq, remains.header.jsn);
+            self.drop_range(&remains.key, &remains.head, &remains.header);
         } else if fault.may_have_lost_a_key() {
             let below = fault.lost.to_seq.or(next_seq).unwrap_or(self.next_seq);
             self.lost = self.lost.with([LostRange::everything(below, fault.damage())]);
+            if self.groups.is_used {
+                self.lose_unknown();
+            }
         }
         Ok(())
     }
@@ -252,6 +298,8 @@ impl<'a> Recovery<'a> {
         if self.frozen.len() >= MEMTABLES_FROZEN_MAX {
             self.flush()?;
         }
+        self.groups.enter_states(&mut self.memtable);
+        self.memtable.link();
         let full = std::mem::replace(&mut self.memtable, Memtable::new(self.options.memtable_bytes_max));
         // Not the numbers that are free, which the manifest may know beyond what was replayed so far: a checkpoint is known
         // by them, and two memtables would have the same.
@@ -267,6 +315,8 @@ impl<'a> Recovery<'a> {
             end: self.replayed_to,
             end_jsn,
             end_account: self.accounts.of(self.replayed_to.segment),
+            oldest_entry: self.groups.oldest(),
+            dead_entries: self.groups.stash.take_dead(),
         });
         Ok(())
     }
@@ -296,6 +346,8 @@ impl<'a> Recovery<'a> {
             segments.push(segment);
         }
         self.accounts.bury(&segments, &output.dead);
+        self.accounts.bury(&segments, &full.dead_entries);
+        self.oldest_entry = full.oldest_entry;
         self.replay_from = (full.end, full.end_jsn);
         self.replay_account = full.end_account;
         Ok(())

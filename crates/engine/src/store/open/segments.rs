@@ -63,7 +63,10 @@ impl Recovery<'_> {
             self.segments.insert(id, Segment { id, file: source.file, first_jsn: record.first_jsn, index });
             self.accounts.set(id, account_of(record, source, at.segment));
         }
-        found.retain(|source| !source.segment.is_compacted() && source.segment.0 >= at.segment);
+        found.retain(|source| !source.segment.is_compacted());
+        self.before.extend(found.iter().filter(|source| source.segment.0 <= at.segment));
+        self.before.sort_by_key(|source| source.segment);
+        found.retain(|source| source.segment.0 >= at.segment);
         for source in &mut found {
             if source.segment.0 == at.segment {
                 source.start = at.offset;
