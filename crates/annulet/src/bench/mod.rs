@@ -2,6 +2,7 @@
 
 mod compare;
 mod experiments;
+mod history;
 mod report;
 mod run;
 mod scenario;
@@ -14,6 +15,8 @@ use clap::Subcommand;
 pub enum Command {
     /// Run a workload, verify every answer, and write a folder of results.
     Run(run::Args),
+    /// Judge the history of a run on a consistent bucket type: linearizable, violation or unknown.
+    Check(history::Args),
     /// Merge the results of several generators that ran at the same time.
     Merge(run::MergeArgs),
     /// Write a report of a run: one HTML file that opens offline; with --png, pictures as well.
@@ -30,6 +33,7 @@ pub enum Command {
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Run(args) => run::run(&args),
+        Command::Check(args) => history::run(&args),
         Command::Merge(args) => run::merge(&args),
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),

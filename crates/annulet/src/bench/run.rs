@@ -28,6 +28,9 @@ pub struct Args {
     /// Number of this generator, such as 2/3: each has its share of the rate, the operations and the keys.
     #[arg(long, value_name = "I/N", value_parser = generator, default_value = "1/1")]
     generator: (u32, u32),
+    /// File of the history, one line for each request on a key, for `bench check`; replaces that of the workload.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    history: Option<PathBuf>,
 }
 
 /// Arguments of `bench merge`.
@@ -49,8 +52,11 @@ fn generator(text: &str) -> Result<(u32, u32), String> {
 
 /// Runs a workload; fails if the store was wrong.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let workload =
+    let mut workload =
         Workload::read(&args.workload).map_err(|error| Failure::new(UNUSABLE, error.to_string()))?;
+    if args.history.is_some() {
+        workload.history.clone_from(&args.history);
+    }
     let out = args.out.clone().unwrap_or_else(|| default_out(&workload.name));
     let (index, of) = args.generator;
     let version = VERSION.to_owned();
@@ -58,6 +64,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let control = Arc::new(Control::default());
     stop_by_signal(Arc::clone(&control))?;
     let summary = bench::run(&workload, &out, &identity, &control, &mut live())?;
+    if let Some(path) = &workload.history {
+        print(&format!("history: {}", path.display()));
+    }
     tell(&summary, &out)
 }
 

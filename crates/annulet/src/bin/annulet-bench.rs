@@ -1,6 +1,7 @@
 //! The program `annulet-bench`: the load generator, with the drivers of other servers. `annulet bench` runs it.
 //!
-//! Exit codes: 0 done, 1 it failed or the store was wrong, 2 the command cannot be run as given.
+//! Exit codes: 0 done, 1 it failed or the store was wrong, 2 the command cannot be run as given,
+//! 3 a history has no verdict.
 
 use annulet::failure::Failure;
 use annulet::{VERSION, bench};

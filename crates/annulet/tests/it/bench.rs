@@ -141,3 +141,48 @@ fn what_cannot_be_run_is_refused() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("line 1"), "{output:?}");
     assert_eq!(run(dir.path(), &["bench", "run", "missing.toml"]).status.code(), Some(2));
 }
+
+#[test]
+fn a_history_is_written_and_judged() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "driver = \"null\"\nwarm_up = \"0s\"\noperations_max = 2000\n[keys]\nkind = \"uniform\"\ncount = 20\n\
+                [[operation]]\nop = \"get\"\n[[operation]]\nop = \"put\"\n[[operation]]\nop = \"delete\"\n";
+    std::fs::write(dir.path().join("w.toml"), text).unwrap();
+    let judge = |file: &str, more: &[&str]| run(dir.path(), &[&["bench", "check", file][..], more].concat());
+    let text_of = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let ran = run(dir.path(), &["bench", "run", "w.toml", "--out", "results", "--history", "h.jsonl"]);
+    assert!(ran.status.success() && text_of(&ran.stdout).contains("\nhistory: h.jsonl\n"), "{ran:?}");
+    let right = judge("h.jsonl", &[]);
+    assert!(right.status.success(), "{right:?}");
+    // The audit at the end reads some keys once more.
+    let lines = std::fs::read_to_string(dir.path().join("h.jsonl")).unwrap().lines().count() - 1;
+    assert!(lines > 2000, "{lines}");
+    assert_eq!(text_of(&right.stdout), format!("operations: {lines}\nkeys: 20\nverdict: linearizable\n"));
+    let again = run(dir.path(), &["bench", "run", "w.toml", "--out", "other", "--history", "h.jsonl"]);
+    assert_eq!(again.status.code(), Some(2), "{again:?}");
+
+    let put = "{\"process\":0,\"op\":\"put\",\"key\":\"b/k\",\"value\":1,\"call\":1,\"return\":2,\"result\":\"ok\"}\n";
+    let get = "{\"process\":0,\"op\":\"get\",\"key\":\"b/k\",\"value\":null,\"call\":3,\"return\":4,\"result\":\"ok\"}\n";
+    let head = "{\"format\":1,\"name\":\"w\"}\n";
+    std::fs::write(dir.path().join("wrong"), format!("{head}{put}{get}")).unwrap();
+    let wrong = judge("wrong", &[]);
+    assert_eq!(wrong.status.code(), Some(1), "{wrong:?}");
+    let told = format!(
+        "operations: 2\nkeys: 1\nverdict: violation\n\nviolation on key b/k\nno order has a place for:\n{get}\
+         before it, the last 1 of 1 requests:\n{put}the key could be: value 1\n"
+    );
+    assert_eq!(text_of(&wrong.stdout), told);
+    assert_eq!(text_of(&wrong.stderr), "annulet: not linearizable: 1 of 1 keys\n");
+    std::fs::write(
+        dir.path().join("late"),
+        format!("{head}{}{get}", put.replace("return\":2", "return\":3")),
+    )
+    .unwrap();
+    let unknown = judge("late", &["--states", "1"]);
+    assert_eq!(unknown.status.code(), Some(3), "{unknown:?}");
+    assert!(text_of(&unknown.stdout).ends_with("verdict: unknown\n\nunknown key: b/k\n"), "{unknown:?}");
+    for file in ["w.toml", "none"] {
+        let refused = judge(file, &[]);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    }
+}

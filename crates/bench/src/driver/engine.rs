@@ -91,7 +91,7 @@ impl EngineDriver {
             Command::Get => store.get(name)?.map_or(Ended::NotFound, |found| Ended::Found(found.value)),
             Command::Head => store.head(name)?.map_or(Ended::NotFound, |_| Ended::Done),
             Command::Put { value, .. } => store.put(name, &HEAD, value).map(|()| Ended::Done)?,
-            Command::Delete => store.delete(name).map(|()| Ended::Done)?,
+            Command::Delete { .. } => store.delete(name).map(|()| Ended::Done)?,
             Command::ListKeys => Ended::Listed(keys(store.listed()?, request.bucket)?),
             Command::ListBuckets => Ended::Listed(buckets(store.listed()?)?),
             Command::Query(_) => {
@@ -114,7 +114,7 @@ fn run_packed(
         Command::Head if store.has_entry(array, number)? => Ended::Done,
         Command::Head => Ended::NotFound,
         Command::Put { value, .. } => store.set_entry(array, number, Some(value)).map(|()| Ended::Done)?,
-        Command::Delete => store.set_entry(array, number, None).map(|()| Ended::Done)?,
+        Command::Delete { .. } => store.set_entry(array, number, None).map(|()| Ended::Done)?,
         // Those name no key.
         _ => Ended::Done,
     })
@@ -317,7 +317,7 @@ mod tests {
                 (it(b"07", Command::Get), it(b"07", Command::Head)),
                 ("NotFound".into(), "NotFound".into())
             );
-            assert_eq!(it(b"06", Command::Delete), "Done");
+            assert_eq!(it(b"06", Command::Delete { context: None }), "Done");
             assert_eq!(
                 (it(b"06", Command::Get), it(b"05", Command::Head)),
                 ("NotFound".into(), "Done".into())

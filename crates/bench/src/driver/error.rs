@@ -2,6 +2,15 @@
 
 use protocol::errors;
 
+/// A condition of a write to a consistent bucket type did not hold.
+const FAILED: &str = "failed";
+
+/// A consistent bucket type has no leader or no majority; nothing was applied.
+const UNAVAILABLE: &str = "unavailable";
+
+/// HTTP's text where the protocol buffers say `timeout`.
+const HTTP_TIMEOUT: &str = "request timed out";
+
 /// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ErrorKind {
@@ -66,15 +75,16 @@ impl ErrorKind {
     pub fn of_text(text: &str) -> ErrorKind {
         if text.contains(errors::OVERLOAD) {
             ErrorKind::Overload
-        } else if text.contains(errors::TIMEOUT) {
+        } else if text.contains(errors::TIMEOUT) || text.contains(HTTP_TIMEOUT) {
             ErrorKind::Timeout
         } else if text.contains("unsatisfied")
             || text.contains(errors::INSUFFICIENT_VNODES)
             || text.contains("insufficient_vnodes")
             || text.contains(errors::TOO_MANY_FAILS)
+            || text == UNAVAILABLE
         {
             ErrorKind::Unavailable
-        } else if [errors::MATCH_FOUND, errors::MODIFIED].contains(&text) {
+        } else if [errors::MATCH_FOUND, errors::MODIFIED, FAILED].contains(&text) {
             ErrorKind::Precondition
         } else if text.starts_with("Unknown message code") || text.contains("not_supported") {
             ErrorKind::Unsupported

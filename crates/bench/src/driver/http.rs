@@ -18,7 +18,8 @@ pub struct Http {
     host: String,
     /// What follows the path of reads and writes.
     read_query: String,
-    write_query: String,
+    put_query: String,
+    delete_query: String,
     values: Vec<Range<usize>>,
     /// An answer's body, where it came in chunks.
     body: Vec<u8>,
@@ -32,12 +33,14 @@ pub struct Http {
 impl Http {
     /// With what every request has, to a server that is called `host`.
     pub fn new(common: &Common, host: &str) -> Http {
-        let query = |names: &[&str]| {
+        let query = |names: &[&str], more: &[&str]| {
             let named =
                 names.iter().filter_map(|name| Some(format!("{name}={}", common.quorums.get(*name)?)));
-            let fields: Vec<String> = named.collect();
+            let fields: Vec<String> = named.chain(more.iter().map(|&field| field.to_owned())).collect();
             if fields.is_empty() { String::new() } else { format!("?{}", fields.join("&")) }
         };
+        // Only an answer with the object has its context.
+        let returned: &[&str] = if common.returns_context { &["returnbody=true"] } else { &[] };
         let mut prefix = Vec::new();
         if let Some(name) = &common.bucket_type {
             prefix.extend_from_slice(b"/types/");
@@ -46,8 +49,9 @@ impl Http {
         Http {
             prefix: String::from_utf8_lossy(&prefix).into_owned(),
             host: host.to_owned(),
-            read_query: query(&["r", "pr", "n_val"]),
-            write_query: query(&["w", "pw", "dw", "n_val"]),
+            read_query: query(&["r", "pr", "n_val"], &[]),
+            put_query: query(&["w", "pw", "dw", "n_val"], returned),
+            delete_query: query(&["w", "pw", "dw", "n_val"], &[]),
             values: Vec::new(),
             body: Vec::new(),
             rows: Vec::new(),
@@ -121,7 +125,7 @@ impl Codec for Http {
             }
             Command::Put { value, context, indexes } => {
                 self.put_path(out, "PUT", request);
-                self.put_head(out, &self.write_query);
+                self.put_head(out, &self.put_query);
                 out.extend_from_slice(b"Content-Type: application/octet-stream\r\n");
                 if let Some(context) = context {
                     put_header(out, "X-Riak-Vclock", context);
@@ -133,9 +137,12 @@ impl Codec for Http {
                 write!(out, "Content-Length: {}\r\n\r\n", value.len()).expect("a Vec takes everything");
                 out.extend_from_slice(value);
             }
-            Command::Delete => {
+            Command::Delete { context } => {
                 self.put_path(out, "DELETE", request);
-                self.put_head(out, &self.write_query);
+                self.put_head(out, &self.delete_query);
+                if let Some(context) = context {
+                    put_header(out, "X-Riak-Vclock", context);
+                }
                 out.extend_from_slice(b"\r\n");
             }
             Command::Query(range) => {
@@ -207,10 +214,13 @@ impl Codec for Http {
                     None => nonsense,
                 }
             }
-            (Asked::Head, 200 | 300) | (Asked::Write, 200 | 201 | 204) => Answer::Done,
-            (Asked::Read | Asked::Head, 404) => Answer::NotFound,
-            // A delete of what is not there has nothing to do.
-            (Asked::Write, 404) => Answer::Done,
+            (Asked::Head, 200 | 300) => Answer::Done,
+            (Asked::Write, 200 | 201 | 204 | 300) => match head.header("x-riak-vclock") {
+                Some(context) => Answer::Stored { context: context.as_bytes() },
+                None => Answer::Done,
+            },
+            // Of a write: a delete found nothing to delete.
+            (Asked::Read | Asked::Head | Asked::Write, 404) => Answer::NotFound,
             (Asked::List, 200) => count(body).map_or(nonsense, Answer::Listed),
             (Asked::Rows, 200) => match found(body, &mut self.rows, &mut self.texts) {
                 Some(continuation) => {

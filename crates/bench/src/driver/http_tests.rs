@@ -2,7 +2,12 @@ use super::*;
 use proptest::prelude::*;
 
 fn encoded(command: Command<'_>) -> String {
-    let common = Common { bucket_type: Some("a b".to_owned()), quorums: [("r".to_owned(), 2)].into() };
+    encoded_of(command, false)
+}
+
+fn encoded_of(command: Command<'_>, returns_context: bool) -> String {
+    let quorums = [("r".to_owned(), 2)].into();
+    let common = Common { bucket_type: Some("a b".to_owned()), quorums, returns_context };
     let (mut codec, mut out) = (Http::new(&common, "h"), Vec::new());
     codec.encode(&Request { token: 1, bucket: b"b/c", key: b"k", command }, 0, &mut out);
     String::from_utf8(out).unwrap()
@@ -18,6 +23,11 @@ fn requests_are_riaks() {
     assert!(
         put.contains("\r\nX-Riak-Vclock: clock\r\nX-Riak-Index-f_bin: x\r\nContent-Length: 5\r\n\r\nvalue")
     );
+    let put = encoded_of(Command::Put { value: b"value", context: None, indexes: &[] }, true);
+    assert!(put.starts_with("PUT /types/a%20b/buckets/b%2Fc/keys/k?returnbody=true HTTP/1.1\r\n"), "{put}");
+    let delete = encoded_of(Command::Delete { context: Some(b"clock") }, true);
+    assert!(delete.starts_with("DELETE /types/a%20b/buckets/b%2Fc/keys/k HTTP/1.1\r\n"), "{delete}");
+    assert!(delete.contains("\r\nX-Riak-Vclock: clock\r\n"), "{delete}");
     let keys = encoded(Command::ListKeys);
     assert!(keys.starts_with("GET /types/a%20b/buckets/b%2Fc/keys?keys=true HTTP/1.1\r\n"), "{keys}");
     let range = IndexRange {
@@ -94,6 +104,16 @@ fn answers_are_told_apart() {
     assert_eq!(decode(Asked::Rows, no_pair), Err(ErrorKind::Protocol));
     let overload = "HTTP/1.1 503 x\r\nContent-Length: 8\r\n\r\noverload";
     assert_eq!(decode(Asked::Write, overload), Err(ErrorKind::Overload));
+    let stored = "HTTP/1.1 200 x\r\nX-Riak-Vclock: c\r\nContent-Length: 1\r\n\r\nv";
+    assert_eq!(decode(Asked::Write, stored), Ok("Stored { context: [99] }".to_owned()));
+    assert_eq!(
+        decode(Asked::Write, "HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n"),
+        Ok("NotFound".to_owned())
+    );
+    let timeout = "HTTP/1.1 503 x\r\nContent-Length: 17\r\n\r\nrequest timed out";
+    assert_eq!(decode(Asked::Write, timeout), Err(ErrorKind::Timeout));
+    let unavailable = "HTTP/1.1 503 x\r\nContent-Length: 11\r\n\r\nunavailable";
+    assert_eq!(decode(Asked::Write, unavailable), Err(ErrorKind::Unavailable));
     assert_eq!(
         decode(Asked::Write, "HTTP/1.1 412 x\r\nContent-Length: 0\r\n\r\n"),
         Err(ErrorKind::Precondition)

@@ -63,7 +63,10 @@ pub enum Command<'a> {
         indexes: &'a [(&'a str, Vec<u8>)],
     },
     /// Delete an object.
-    Delete,
+    Delete {
+        /// Context of the version to be deleted; none for a delete without a condition.
+        context: Option<&'a [u8]>,
+    },
     /// Ask an index.
     Query(IndexRange<'a>),
     /// List the bucket's keys.
@@ -146,6 +149,11 @@ pub enum Answer<'a> {
     NotFound,
     /// Done.
     Done,
+    /// Written, and the server sent the context of the new version.
+    Stored {
+        /// Context of a write that follows; valid in this call.
+        context: &'a [u8],
+    },
     /// So many keys or buckets.
     Listed(u64),
     /// Rows of an index.
@@ -202,4 +210,6 @@ pub struct Common {
     pub bucket_type: Option<String>,
     /// Quorums and the like by Riak's names.
     pub quorums: BTreeMap<String, u32>,
+    /// Whether the answer to a write has the context of the new version.
+    pub returns_context: bool,
 }

@@ -196,7 +196,7 @@ impl Driver for NullDriver {
                 }
                 Ended::Done
             }
-            Command::Delete => {
+            Command::Delete { .. } => {
                 self.store.set_entries(id, request, &[]);
                 objects.remove(&id);
                 Ended::Done

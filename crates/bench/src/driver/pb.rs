@@ -10,6 +10,9 @@ use std::ops::Range;
 const INDEX_REQ: u8 = 25;
 const INDEX_RESP: u8 = 26;
 
+/// The field of `RpbPutReq` that asks for the head of the new version.
+const RETURN_HEAD: u32 = 11;
+
 const HEADER_LEN: usize = 5;
 const CONTENT_TYPE: &[u8] = b"application/octet-stream";
 
@@ -37,10 +40,14 @@ impl Pb {
             }
             out
         };
+        let mut put_options = options(&[("w", 5), ("dw", 6), ("pw", 8), ("n_val", 15)]);
+        if common.returns_context {
+            put_number(&mut put_options, RETURN_HEAD, 1);
+        }
         Pb {
             bucket_type: common.bucket_type.as_ref().map(|name| name.clone().into_bytes()),
             get_options: options(&[("r", 3), ("pr", 4), ("n_val", 12)]),
-            put_options: options(&[("w", 5), ("dw", 6), ("pw", 8), ("n_val", 15)]),
+            put_options,
             delete_options: options(&[("r", 5), ("w", 6), ("pr", 7), ("pw", 8), ("dw", 9), ("n_val", 12)]),
             values: Vec::new(),
             rows: Vec::new(),
@@ -82,9 +89,12 @@ impl Codec for Pb {
                 self.put_type(out, 16);
                 codes::PUT_REQ
             }
-            Command::Delete => {
+            Command::Delete { context } => {
                 put_bytes(out, 1, bucket);
                 put_bytes(out, 2, key);
+                if let Some(context) = context {
+                    put_bytes(out, 4, context);
+                }
                 out.extend_from_slice(&self.delete_options);
                 self.put_type(out, 13);
                 codes::DEL_REQ
@@ -146,7 +156,8 @@ impl Codec for Pb {
                 Answer::Found { .. } => Answer::Done,
                 other => other,
             }),
-            (Asked::Write, codes::PUT_RESP | codes::DEL_RESP | codes::PING_RESP) => Some(Answer::Done),
+            (Asked::Write, codes::PUT_RESP) => decode_stored(body),
+            (Asked::Write, codes::DEL_RESP | codes::PING_RESP) => Some(Answer::Done),
             (Asked::List, codes::LIST_KEYS_RESP | codes::LIST_BUCKETS_RESP) => {
                 return decode_list(listed, body);
             }
@@ -202,6 +213,17 @@ impl Pb {
         }
         Some(Answer::Rows(Rows { places: &self.rows, body, continuation }))
     }
+}
+
+/// The answer to a put, which has a context if one was asked for.
+fn decode_stored(body: &[u8]) -> Option<Answer<'_>> {
+    let mut stored = Answer::Done;
+    for field in Fields(body) {
+        if let (2, Value::Bytes(context)) = field? {
+            stored = Answer::Stored { context: &body[context] };
+        }
+    }
+    Some(stored)
 }
 
 /// Where the value of a sibling is; an empty option for a tombstone.

@@ -7,7 +7,8 @@ use protocol::response::{self, Body};
 use protocol::{Limits, next_frame};
 
 fn common() -> Common {
-    Common { bucket_type: Some("t".to_owned()), quorums: [("r".to_owned(), 2), ("w".to_owned(), 3)].into() }
+    let quorums = [("r".to_owned(), 2), ("w".to_owned(), 3)].into();
+    Common { bucket_type: Some("t".to_owned()), quorums, returns_context: true }
 }
 
 /// What a server makes of a request.
@@ -36,8 +37,14 @@ fn a_server_reads_what_was_meant() {
     );
     assert_eq!(put.content.indexes.len(), 2);
     assert_eq!(put.content.indexes[1].value.as_deref(), Some(&[1u8; 200][..]));
-    let protocol::Request::Del(delete) = decoded(Command::Delete) else { panic!("not a delete") };
-    assert_eq!((&delete.key[..], delete.bucket_type.as_deref()), (&b"k"[..], Some(&b"t"[..])));
+    assert_eq!(put.return_head, Some(true));
+    for context in [None, Some(&b"clock"[..])] {
+        let protocol::Request::Del(delete) = decoded(Command::Delete { context }) else {
+            panic!("not a delete")
+        };
+        assert_eq!((&delete.key[..], delete.bucket_type.as_deref()), (&b"k"[..], Some(&b"t"[..])));
+        assert_eq!(delete.vclock.as_deref(), context);
+    }
     assert!(matches!(decoded(Command::ListKeys), protocol::Request::ListKeys(_)));
     assert!(matches!(decoded(Command::Ping), protocol::Request::Ping));
 }
@@ -122,6 +129,11 @@ fn answers_are_told_apart() {
     assert!(matches!(codec.decode(Asked::Read, 0, &nothing), Decoded::Answer(Answer::NotFound)));
     let stored = answer(|out| response::put_done(out, None));
     assert!(matches!(codec.decode(Asked::Write, 0, &stored), Decoded::Answer(Answer::Done)));
+    let head = answer(|out| response::put(out, [content("")], b"clock", None, Body::Head));
+    match codec.decode(Asked::Write, 0, &head) {
+        Decoded::Answer(Answer::Stored { context }) => assert_eq!(context, b"clock"),
+        _ => panic!("no context"),
+    }
     // The answer to another request is not one to this.
     let wrong = Decoded::Answer(Answer::Failed { kind: ErrorKind::Protocol, text: "" });
     assert_eq!(kind_of(codec.decode(Asked::Read, 0, &stored)), kind_of(wrong));
@@ -147,6 +159,8 @@ fn errors_have_kinds() {
         ("{r_val_unsatisfied,2,1}", ErrorKind::Unavailable),
         ("{insufficient_vnodes,1,need,2}", ErrorKind::Unavailable),
         ("modified", ErrorKind::Precondition),
+        ("failed", ErrorKind::Precondition),
+        ("unavailable", ErrorKind::Unavailable),
         ("Unknown message code: 25", ErrorKind::Unsupported),
         ("no", ErrorKind::Other),
     ] {

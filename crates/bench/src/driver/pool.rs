@@ -516,7 +516,7 @@ impl<C: Codec> Pool<C> {
         let asked = match request.command {
             Command::Get => Asked::Read,
             Command::Head => Asked::Head,
-            Command::Put { .. } | Command::Delete | Command::Ping | Command::Reconnect => Asked::Write,
+            Command::Put { .. } | Command::Delete { .. } | Command::Ping | Command::Reconnect => Asked::Write,
             Command::Query(_) => Asked::Rows,
             Command::ListKeys | Command::ListBuckets => Asked::List,
         };

@@ -34,6 +34,8 @@ pub struct Live<W: Write> {
     labels: Vec<String>,
     rates: VecDeque<u64>,
     errors: BTreeMap<String, u64>,
+    /// Writes whose condition did not hold.
+    conditions: u64,
     failed: u64,
 }
 
@@ -47,6 +49,7 @@ impl<W: Write> Live<W> {
             labels: Vec::new(),
             rates: VecDeque::new(),
             errors: BTreeMap::new(),
+            conditions: 0,
             failed: 0,
         }
     }
@@ -77,6 +80,7 @@ impl<W: Write> Live<W> {
         }
         for it in second.operations.values() {
             self.failed += it.failed;
+            self.conditions += it.condition_failed;
             it.errors.iter().for_each(|(kind, count)| *self.errors.entry(kind.clone()).or_insert(0) += count);
         }
     }
@@ -84,9 +88,13 @@ impl<W: Write> Live<W> {
     /// What went wrong so far, in a few words.
     fn trouble(&self) -> String {
         let kinds: Vec<String> = self.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-        match kinds.is_empty() {
+        let errors = match kinds.is_empty() {
             true => "no errors".to_owned(),
             false => format!("{} failed; {}", self.failed, kinds.join(", ")),
+        };
+        match self.conditions {
+            0 => errors,
+            count => format!("{errors}; condition failed {count}"),
         }
     }
 
@@ -216,7 +224,13 @@ mod tests {
 
     fn second(number: u64, done: u64) -> (Second, Vec<Latencies>) {
         let errors = [("timeout".to_owned(), number)].into_iter().filter(|it| it.1 > 0).collect();
-        let operation = OperationSecond { done, errors, failed: number, ..OperationSecond::default() };
+        let operation = OperationSecond {
+            done,
+            errors,
+            failed: number,
+            condition_failed: 7,
+            ..OperationSecond::default()
+        };
         let operations = [("get".to_owned(), operation)].into();
         let second = Second { second: number, phase: Phase::Measured, operations, ..Second::default() };
         let mut recorder = Recorder::default();
@@ -253,7 +267,11 @@ mod tests {
             text.contains("     1 s       1000 op/s  p50 500 µs  p99 990 µs") && text.contains("no errors"),
             "{text}"
         );
-        assert!(text.contains("1 failed; timeout 1") && text.contains("   2.0 s  fault: kill n2"), "{text}");
+        assert!(
+            text.contains("1 failed; timeout 1; condition failed 14")
+                && text.contains("   2.0 s  fault: kill n2"),
+            "{text}"
+        );
         assert_eq!(text.lines().count(), 5, "{text}");
     }
 

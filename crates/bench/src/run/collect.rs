@@ -8,6 +8,7 @@ use super::sampler::Sample;
 use super::tally::{LabelSecond, WorkerSecond};
 use super::worker::Message;
 use crate::Error;
+use crate::history::Writer as HistoryWriter;
 use crate::workload::WarmUp;
 use results::{Event, GeneratorSecond, Kind, Latencies, Mark, Phase, Second, Writer};
 use std::collections::BTreeMap;
@@ -48,6 +49,7 @@ struct Pending {
 /// Collects.
 pub struct Collector<'a> {
     writer: Writer,
+    history: Option<HistoryWriter>,
     labels: Vec<String>,
     control: &'a Control,
     warming: Warming,
@@ -66,7 +68,7 @@ pub struct Collector<'a> {
 impl<'a> Collector<'a> {
     /// With the number of workers.
     pub fn new(
-        writer: Writer,
+        (writer, history): (Writer, Option<HistoryWriter>),
         labels: Vec<String>,
         control: &'a Control,
         plan: (WarmUp, Option<Duration>),
@@ -82,6 +84,7 @@ impl<'a> Collector<'a> {
         let (pending, sampling) = (BTreeMap::new(), true);
         Collector {
             writer,
+            history,
             labels,
             control,
             warming,
@@ -103,6 +106,7 @@ impl<'a> Collector<'a> {
                 self.pending.entry(second.second).or_default().workers.push(*second);
             }
             Message::Error(error) => self.writer.error(&error)?,
+            Message::History(lines) => self.history.iter_mut().try_for_each(|it| it.append(&lines))?,
             Message::Ended(worker, ended) => {
                 self.coming[worker] = u64::MAX;
                 // The others need not go on with what cannot be finished.
@@ -130,6 +134,9 @@ impl<'a> Collector<'a> {
         self.sampling = false;
         self.write_whole(observer)?;
         self.write_events(observer)?;
+        if let Some(history) = self.history {
+            history.finish()?;
+        }
         Ok(self.writer)
     }
 

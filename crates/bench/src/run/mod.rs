@@ -9,9 +9,11 @@ mod audit;
 mod collect;
 mod control;
 mod entries;
+mod known;
 mod pace;
 mod person;
 mod reach;
+mod recorder;
 mod resume;
 mod sampler;
 mod servers;
@@ -26,6 +28,7 @@ pub use servers::counters;
 use crate::Error;
 use crate::check::{Counts, Table};
 use crate::driver::{Common, Driver, EngineDriver, Http, NullDriver, Pb, Planted, Pool as Connections, Sink};
+use crate::history::Writer as HistoryWriter;
 use crate::keys::{Inserted, Keys, Progress, Shape, unique_first};
 use crate::proc;
 use crate::rng::{Rng, mix};
@@ -40,7 +43,7 @@ use resume::State as Resume;
 use sampler::Sampler;
 use state::{Part, Shared, State};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use worker::{Message, Worker};
@@ -78,6 +81,9 @@ pub fn run(
     control: &Control,
     observer: &mut dyn Observer,
 ) -> Result<Summary, Error> {
+    if let Some(what) = workload.history.as_ref().and_then(|_| workload.history_refusal()) {
+        return Err(Error::Unusable(what));
+    }
     let temporary = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
     let folder = workload.engine.folder.as_deref().unwrap_or(temporary.path());
     let places = Places::of(workload)?;
@@ -101,21 +107,32 @@ pub fn run(
     };
     let manifest = manifest(workload, identity, &generator, servers);
     let mut writer = Writer::create(dir, manifest.clone())?;
+    let history = workload.history.as_deref().map(|path| HistoryWriter::create(path, &workload.name));
+    let history = history.transpose()?;
     writer.event(&phase_event(0.0, "the warm-up begins"))?;
     observer.started(&manifest);
 
     let operations: Vec<Operation> =
         workload.operations.iter().chain(workload.jobs.iter().map(|job| &job.operation)).cloned().collect();
-    let (table, counts) =
-        (Table::new(workload.check.keys_max as usize, workload.check.sample), Counts::default());
+    // A history needs the number of every write.
+    let keys_max = if history.is_some() { usize::MAX } else { workload.check.keys_max as usize };
+    let (table, counts) = (Table::new(keys_max, workload.check.sample), Counts::default());
+    let processes = history.as_ref().map(|_| AtomicU64::new(0));
     let pool = Pool::new(workload.semi_compressible, workload.seed);
     let resume = Resume::open(workload.state.as_deref(), identity.index)?;
     let has_own_stores = workload.driver == DriverKind::Engine && !workload.engine.is_shared;
-    let setting = Setting { workload, operations: &operations, table: &table, counts: &counts, pool: &pool };
+    let setting = Setting {
+        workload,
+        operations: &operations,
+        table: &table,
+        counts: &counts,
+        pool: &pool,
+        processes: processes.as_ref(),
+    };
     let (to_collector, incoming) = mpsc::channel();
     let begin = control.begin();
     let plan = (workload.warm_up, workload.duration);
-    let mut collector = Collector::new(writer, workload.labels(), control, plan, made.len());
+    let mut collector = Collector::new((writer, history), workload.labels(), control, plan, made.len());
     let (ended, mixing) = (AtomicBool::new(false), AtomicUsize::new(workload.threads as usize));
 
     let collected = std::thread::scope(|scope| {
@@ -200,6 +217,8 @@ struct Setting<'a> {
     table: &'a Table,
     counts: &'a Counts,
     pool: &'a Pool,
+    /// The next process of the history, if one is written.
+    processes: Option<&'a AtomicU64>,
 }
 
 impl<'a> Setting<'a> {
@@ -213,6 +232,9 @@ impl<'a> Setting<'a> {
             check: &self.workload.check,
             retry: &self.workload.retry,
             pool: self.pool,
+            is_consistent: self.workload.is_consistent,
+            keeps_contexts: self.workload.keeps_contexts(),
+            processes: self.processes,
             run: generator.run,
             owner: owner.0.into(),
             owners: owner.1.into(),
@@ -298,7 +320,11 @@ struct Drivers<'a> {
 
 impl<'a> Drivers<'a> {
     fn new(workload: &'a Workload, places: &'a Places, folder: &'a Path) -> Result<Drivers<'a>, Error> {
-        let common = Common { bucket_type: workload.bucket_type.clone(), quorums: workload.quorums.clone() };
+        let common = Common {
+            bucket_type: workload.bucket_type.clone(),
+            quorums: workload.quorums.clone(),
+            returns_context: workload.keeps_contexts(),
+        };
         let is_shared = workload.driver == DriverKind::Engine && workload.engine.is_shared;
         let shared =
             is_shared.then(|| EngineDriver::open_shared(folder, &workload.engine, workload.workers()));

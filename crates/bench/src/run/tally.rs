@@ -59,6 +59,7 @@ pub struct Done {
     pub response_ns: u64,
     pub service_ns: u64,
     pub not_found: bool,
+    pub condition_failed: bool,
     pub written: u64,
     pub results: u64,
 }
@@ -82,6 +83,7 @@ impl Tally {
         let it = &mut self.labels[label];
         it.counts.done += 1;
         it.counts.not_found += u64::from(done.not_found);
+        it.counts.condition_failed += u64::from(done.condition_failed);
         it.counts.bytes_written += done.written;
         it.counts.results += done.results;
         it.response.record(done.response_ns);

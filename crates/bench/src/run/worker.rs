@@ -27,6 +27,8 @@ pub enum Message {
     Second(Box<WorkerSecond>),
     /// Something went wrong.
     Error(Box<ErrorRecord>),
+    /// Whole lines of the history.
+    History(Vec<u8>),
     /// The worker of this number has nothing left to do, or cannot go on.
     Ended(usize, Result<(), Error>),
     /// The sampler's second.

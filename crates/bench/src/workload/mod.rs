@@ -43,6 +43,10 @@ pub struct Workload {
     pub data: Vec<PathBuf>,
     /// The bucket type; none for the default one.
     pub bucket_type: Option<String>,
+    /// Whether the bucket type is consistent: its writes are conditional, and a condition that fails is an answer.
+    pub is_consistent: bool,
+    /// The file of the history; none if none is written.
+    pub history: Option<PathBuf>,
     /// Of everything random.
     pub seed: u64,
     /// Operations outstanding at most.
@@ -100,7 +104,7 @@ impl Workload {
         let is_new = |keys: &Shape| matches!(keys, Shape::Unique | Shape::Own | Shape::OwnOldest);
         let has_old = |it: &&Operation| it.op.has_key() && !it.keys.as_ref().is_some_and(is_new);
         let mut writers: Vec<&Operation> = self.operations.iter().filter(has_old).collect();
-        writers.sort_by_key(|it| !matches!(it.op, Op::Put | Op::Update));
+        writers.sort_by_key(|it| !it.op.writes_value());
         let mut buckets = BTreeMap::new();
         for writer in writers {
             buckets.entry(&writer.bucket).or_insert(writer);
@@ -111,6 +115,7 @@ impl Workload {
             duration: None,
             operations_max: None,
             state: None,
+            history: None,
             operations: vec![Operation {
                 label: "fill".to_owned(),
                 op: Op::Put,
@@ -124,6 +129,12 @@ impl Workload {
             ..self.clone()
         };
         buckets.into_values().map(fill).collect()
+    }
+
+    /// Whether some operation carries the context of an earlier answer, so that those of writes are wanted, too.
+    pub fn keeps_contexts(&self) -> bool {
+        let jobs = self.jobs.iter().map(|job| &job.operation);
+        self.operations.iter().chain(jobs).any(|it| it.op.keeps_context())
     }
 
     /// The servers that are connected to.
@@ -254,12 +265,18 @@ pub enum Op {
     Get,
     /// Reads an object without its value.
     Head,
-    /// Writes an object without having read it.
+    /// Writes an object without having read it; of a consistent bucket type, the same as an update.
     Put,
     /// Reads an object and writes it with what was read as context.
     Update,
+    /// Writes an object of a consistent bucket type if there is none.
+    PutOnce,
+    /// Writes an object of a consistent bucket type with the context of the worker's last read or write of it.
+    Cas,
     /// Deletes an object.
     Delete,
+    /// Deletes an object of a consistent bucket type with the context of the worker's last read or write of it.
+    DeleteIf,
     /// Asks an index.
     Query,
     /// Lists the keys of the bucket.
@@ -275,7 +292,27 @@ pub enum Op {
 impl Op {
     /// Whether it names a key.
     pub fn has_key(self) -> bool {
-        matches!(self, Op::Get | Op::Head | Op::Put | Op::Update | Op::Delete)
+        matches!(self, Op::Get | Op::Head) || self.writes_value() || self.deletes()
+    }
+
+    /// Whether it writes a value.
+    pub fn writes_value(self) -> bool {
+        matches!(self, Op::Put | Op::Update | Op::PutOnce | Op::Cas)
+    }
+
+    /// Whether it deletes.
+    pub fn deletes(self) -> bool {
+        matches!(self, Op::Delete | Op::DeleteIf)
+    }
+
+    /// Whether it carries the context of an earlier operation.
+    pub fn keeps_context(self) -> bool {
+        matches!(self, Op::Cas | Op::DeleteIf)
+    }
+
+    /// Whether only a consistent bucket type knows it.
+    pub fn is_conditional(self) -> bool {
+        matches!(self, Op::PutOnce | Op::Cas | Op::DeleteIf)
     }
 }
 

@@ -113,6 +113,8 @@ impl Workload {
             pids: pids.map_err(|_| top.error("pids has a number that is no process"))?,
             data: top.list("data", path)?.unwrap_or_default(),
             bucket_type: top.text("bucket_type")?.filter(|name| name != "default"),
+            is_consistent: top.flag("consistent")?.unwrap_or(false),
+            history: top.parsed("history", path)?,
             seed: top.number("seed", 0, u64::MAX)?.unwrap_or(1),
             concurrency: narrow(concurrency),
             threads: narrow(threads),
@@ -144,8 +146,38 @@ impl Workload {
                 return Err(top.error(format!("{} has no {name}: that is Riak's", driver.name())));
             }
         }
+        if let Some(what) = workload.inconsistency() {
+            return Err(top.error(what));
+        }
         top.finish()?;
         Ok(workload)
+    }
+
+    /// Why it cannot be run on a consistent bucket type, or without one, or with a history.
+    fn inconsistency(&self) -> Option<String> {
+        let is_riak = matches!(self.driver, DriverKind::Pb | DriverKind::Http);
+        if self.is_consistent && !(is_riak && self.bucket_type.is_some()) {
+            return Some("consistent = true is for a bucket_type, and the drivers pb and http".to_owned());
+        }
+        let jobs = self.jobs.iter().map(|job| &job.operation);
+        let conditional = self.operations.iter().chain(jobs).find(|it| it.op.is_conditional());
+        if let Some(it) = conditional.filter(|_| !self.is_consistent) {
+            return Some(format!("{}: only a workload with consistent = true has such operations", it.label));
+        }
+        self.history.as_ref().and_then(|_| self.history_refusal())
+    }
+
+    /// Why no history of it can be written.
+    pub(crate) fn history_refusal(&self) -> Option<String> {
+        let has_siblings = matches!(self.driver, DriverKind::Pb | DriverKind::Http) && !self.is_consistent;
+        if has_siblings {
+            return Some(
+                "a history of a bucket type needs consistent = true: others may have siblings".to_owned(),
+            );
+        }
+        let is_checked = self.check.reads && self.check.sample == 1;
+        (!is_checked)
+            .then(|| "a history needs every value: reads = true and sample = 1 in [check]".to_owned())
     }
 
     /// All labels, in the order of the results.
@@ -155,12 +187,15 @@ impl Workload {
     }
 }
 
-const OPS: [(&str, Op); 10] = [
+const OPS: [(&str, Op); 13] = [
     ("get", Op::Get),
     ("head", Op::Head),
     ("put", Op::Put),
     ("update", Op::Update),
+    ("put_once", Op::PutOnce),
+    ("cas", Op::Cas),
     ("delete", Op::Delete),
+    ("delete_if", Op::DeleteIf),
     ("query", Op::Query),
     ("list-keys", Op::ListKeys),
     ("list-buckets", Op::ListBuckets),
@@ -215,7 +250,7 @@ fn operation_of(it: &mut Fields<'_>, defaults: &Defaults, check: &CheckPlan) -> 
     let least = match size {
         Size::Fixed(min) | Size::Uniform { min, .. } | Size::Exponential { min, .. } => min,
     };
-    if check.reads && least < STAMP_LEN_MIN && matches!(op, Op::Put | Op::Update) {
+    if check.reads && least < STAMP_LEN_MIN && op.writes_value() {
         let what = format!("{label}: values of less than {STAMP_LEN_MIN} bytes have no room to be checked; ");
         return Err(it.error(what + "make them larger, or set reads = false in [check]"));
     }

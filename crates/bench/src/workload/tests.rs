@@ -83,6 +83,15 @@ fn mistakes_are_refused_with_their_line() {
         ("value = { size = 10 }\n[[operation]]\nop = \"put\"\nlabel = \"p\"\n", "no room to be checked"),
         ("[[operation]]\nop = \"get\"\nlabel = \"get\"\n", "two operations are called \"get\""),
         ("[[operation]]\nop = \"query\"\n", "a query has a [query]"),
+        (
+            "consistent = true\n",
+            "line 1: consistent = true is for a bucket_type, and the drivers pb and http",
+        ),
+        ("driver = \"null\"\nbucket_type = \"t\"\nconsistent = true\n", "consistent = true is for"),
+        ("[[operation]]\nop = \"cas\"\n", "cas: only a workload with consistent = true has such operations"),
+        ("history = \"h\"\n", "line 1: a history of a bucket type needs consistent = true"),
+        ("driver = \"null\"\nhistory = \"h\"\ncheck = { sample = 2 }\n", "a history needs every value"),
+        ("driver = \"null\"\nhistory = \"h\"\ncheck = { reads = false }\n", "a history needs every value"),
         ("check = { tolerate = [\"late\"] }\n", "is not one of lost, stale, resurrected, corrupt, wrong-row"),
         ("index = [{ field = \"f\" }]\n", "ends in _bin or _int"),
         ("index = [{ field = \"F_bin\" }]\n", "small letters"),
@@ -254,6 +263,8 @@ fn examples_of_the_documentation_are_read() {
 fn workloads_of_the_readme_are_read() {
     let put = include_str!("../../../../docs/benchmarks/workloads/put.toml");
     let get = include_str!("../../../../docs/benchmarks/workloads/get.toml");
+    let consistent = include_str!("../../../../docs/benchmarks/workloads/consistent.toml");
+    assert!(Workload::parse(consistent, "docs/benchmarks/workloads").unwrap().keeps_contexts());
     let [put, get] = [put, get].map(|text| Workload::parse(text, "docs/benchmarks/workloads").unwrap());
     // The second reads the keys that the first has written.
     let place = |it: &Workload| (it.driver, it.operations[0].bucket.clone(), it.operations[0].keys.clone());

@@ -59,10 +59,13 @@ pub struct Second {
 /// What became of the operations of one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationSecond {
-    /// Done as asked, reads that found nothing included.
+    /// Done as asked, reads that found nothing and writes whose condition did not hold included.
     pub done: u64,
     /// Of these, reads that found nothing.
     pub not_found: u64,
+    /// Of these, writes whose condition did not hold. Missing in results of earlier versions.
+    #[serde(default)]
+    pub condition_failed: u64,
     /// Failed attempts by kind of error, those that were tried again included: as a client that does not retry sees them.
     pub errors: BTreeMap<String, u64>,
     /// Operations given up after the last attempt.
@@ -82,6 +85,7 @@ impl OperationSecond {
     pub fn add(&mut self, other: &OperationSecond) {
         self.done += other.done;
         self.not_found += other.not_found;
+        self.condition_failed += other.condition_failed;
         self.failed += other.failed;
         self.retries += other.retries;
         self.bytes_written += other.bytes_written;

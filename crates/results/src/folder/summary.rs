@@ -57,10 +57,13 @@ pub struct Verdict {
 /// The figures of one label, or of all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OperationSummary {
-    /// Done, reads that found nothing included.
+    /// Done, reads that found nothing and writes whose condition did not hold included.
     pub done: u64,
     /// Reads that found nothing.
     pub not_found: u64,
+    /// Writes whose condition did not hold. Missing in results of earlier versions.
+    #[serde(default)]
+    pub condition_failed: u64,
     /// Given up.
     pub failed: u64,
     /// Failed attempts by kind.
@@ -280,6 +283,7 @@ impl OperationSummary {
         for (_, it) in second.operations.iter().filter(|(name, _)| label.is_none_or(|label| label == *name)) {
             self.done += it.done;
             self.not_found += it.not_found;
+            self.condition_failed += it.condition_failed;
             self.failed += it.failed;
             self.retries += it.retries;
             self.bytes_written += it.bytes_written;

@@ -87,7 +87,9 @@ fn rows(results: &Results) -> impl Iterator<Item = (&str, &OperationSummary)> {
 }
 
 fn operations(results: &Results) -> Option<String> {
-    let heads = [
+    // Only consistent bucket types have conditions that may fail without an error.
+    let has_conditions = results.summary.total.condition_failed > 0;
+    let mut heads = vec![
         "",
         "done",
         "median / s",
@@ -99,6 +101,9 @@ fn operations(results: &Results) -> Option<String> {
         "failed",
         "retries",
     ];
+    if has_conditions {
+        heads.push("condition failed");
+    }
     let mut table = Table::new(1, &heads);
     for (label, it) in rows(results) {
         let rate = &it.throughput;
@@ -106,6 +111,9 @@ fn operations(results: &Results) -> Option<String> {
         let mut cells = vec![label.to_owned(), count(it.done)];
         cells.extend(rates.map(|rate| Unit::Count.format(rate)));
         cells.extend([it.not_found, it.failed, it.retries].map(count));
+        if has_conditions {
+            cells.push(count(it.condition_failed));
+        }
         table.row(cells);
     }
     Some(table.end())

@@ -41,6 +41,20 @@ fn a_run_that_was_cut_off_says_so() {
 }
 
 #[test]
+fn conditions_that_failed_are_counted_where_there_are_any() {
+    let head = "condition failed</th>";
+    let mut results = results(Shape::default());
+    assert!(!html(&results).contains(head));
+    results.summary.total.condition_failed = 12_345;
+    results.summary.operations.get_mut("get").unwrap().condition_failed = 12_345;
+    let page = html(&results);
+    assert!(
+        page.contains(head) && page.matches("<td class=\"number\">12.3 k</td></tr>").count() == 2,
+        "{page}"
+    );
+}
+
+#[test]
 fn every_chart_has_its_points_marks_and_bands() {
     let page = html(&results(Shape::default()));
     let chart = |id: &str| {

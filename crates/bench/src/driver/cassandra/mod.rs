@@ -88,7 +88,7 @@ impl Codec for Cassandra {
             Command::Put { value, .. } => {
                 self.put_execute(out, stream, Statement::Put, &[bucket, key, value]);
             }
-            Command::Delete => self.put_execute(out, stream, Statement::Delete, &[bucket, key]),
+            Command::Delete { .. } => self.put_execute(out, stream, Statement::Delete, &[bucket, key]),
             // What is refused does not come here.
             _ => put_request(out, stream, opcode::OPTIONS, |_| {}),
         }

@@ -29,7 +29,7 @@ fn requests_are_those_of_the_protocol() {
     let expected =
         b"\x04\0\x01\x02\x0a\0\0\0\x1a\0\x01P\0\x04\x03\0\x03\0\0\0\x01b\0\0\0\x03key\0\0\0\x02v\0";
     assert_eq!(encoded(put), expected);
-    assert_eq!(encoded(Command::Delete)[11], b'D');
+    assert_eq!(encoded(Command::Delete { context: None })[11], b'D');
     assert_eq!(encoded(Command::Ping), b"\x04\0\x01\x02\x05\0\0\0\0");
     let greeting = |step| {
         let mut out = Vec::new();
@@ -68,7 +68,7 @@ fn told(answer: &Answer<'_>) -> String {
         Answer::NotFound => "not found".to_owned(),
         Answer::Done => "done".to_owned(),
         Answer::Again => "again".to_owned(),
-        Answer::Listed(_) | Answer::Rows(_) => panic!("nobody asked for that"),
+        Answer::Listed(_) | Answer::Rows(_) | Answer::Stored { .. } => panic!("nobody asked for that"),
     }
 }
 

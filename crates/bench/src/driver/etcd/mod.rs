@@ -214,7 +214,7 @@ impl Driver for Etcd {
                 let put = PutRequest { key: key(), value: Bytes::copy_from_slice(value) };
                 (Method::Put, framed(&put))
             }
-            Command::Delete => (Method::Delete, framed(&DeleteRangeRequest { key: key() })),
+            Command::Delete { .. } => (Method::Delete, framed(&DeleteRangeRequest { key: key() })),
             Command::Ping => (Method::Status, framed(&())),
             Command::Reconnect if it.under_way == 0 => {
                 self.reconnect(at, token);

@@ -39,7 +39,7 @@ impl Codec for Redis {
             Command::Get => put_request(out, &[&[b"GET"], key]),
             Command::Head => put_request(out, &[&[b"EXISTS"], key]),
             Command::Put { value, .. } => put_request(out, &[&[b"SET"], key, &[value]]),
-            Command::Delete => put_request(out, &[&[b"DEL"], key]),
+            Command::Delete { .. } => put_request(out, &[&[b"DEL"], key]),
             // What is refused does not come here.
             _ => put_request(out, &[&[b"PING"]]),
         }

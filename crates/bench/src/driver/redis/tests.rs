@@ -13,7 +13,7 @@ fn requests_are_those_of_the_protocol() {
     assert_eq!(encoded(Command::Head), b"*2\r\n$6\r\nEXISTS\r\n$5\r\nb:k\r\n\r\n");
     let put = Command::Put { value: b"v\0", context: None, indexes: &[] };
     assert_eq!(encoded(put), b"*3\r\n$3\r\nSET\r\n$5\r\nb:k\r\n\r\n$2\r\nv\0\r\n");
-    assert_eq!(encoded(Command::Delete), b"*2\r\n$3\r\nDEL\r\n$5\r\nb:k\r\n\r\n");
+    assert_eq!(encoded(Command::Delete { context: None }), b"*2\r\n$3\r\nDEL\r\n$5\r\nb:k\r\n\r\n");
     assert_eq!(encoded(Command::Ping), b"*1\r\n$4\r\nPING\r\n");
     let mut greeting = Vec::new();
     assert!(Redis::new(12).greet(0, &mut greeting) && !Redis::new(12).greet(1, &mut greeting));

@@ -4,7 +4,10 @@
 use super::{SECOND_NS, State, Step};
 use crate::check::{Cause, Found, Judgement, Outcome, Resolution, Suspicion};
 use crate::driver::{Answer, ErrorKind, Rows, Sink};
+use crate::history::{EARLIER_FROM, VALUE_WRONG};
 use crate::keys::Shape;
+use crate::rng::mix;
+use crate::run::recorder::Ended;
 use crate::run::tally::Done;
 use crate::run::worker::Message;
 use crate::values::Stamp;
@@ -31,6 +34,11 @@ impl Sink for State<'_> {
         let (operation, step) = (slot.operation, slot.step);
         let op = self.shared.operations[operation].op;
         if let Answer::Failed { kind, text } = answer {
+            let has_condition = step == Step::Single && (op.writes_value() || op == Op::DeleteIf);
+            let is_condition = kind == ErrorKind::Precondition && has_condition;
+            if is_condition && self.shared.is_consistent {
+                return self.on_condition_failed(token);
+            }
             return self.on_failed(token, kind, text);
         }
         if let Answer::Rows(rows) = answer {
@@ -41,13 +49,7 @@ impl Sink for State<'_> {
         }
         let reads = matches!(step, Step::UpdateRead | Step::Look | Step::Audit) || op == Op::Get;
         if !reads {
-            let (not_found, results) = match answer {
-                Answer::NotFound => (true, 0),
-                Answer::Listed(count) => (false, count),
-                _ => (false, 0),
-            };
-            self.slots[token as usize].not_found = not_found && op == Op::Head;
-            return self.on_done(token, results);
+            return self.on_not_read(token, answer);
         }
         let (context, values, body): (&[u8], &[Range<usize>], &[u8]) = match answer {
             Answer::Found { context, values, body } => (context, values, body),
@@ -55,6 +57,7 @@ impl Sink for State<'_> {
         };
         let bytes: u64 = values.iter().map(|at| at.len() as u64).sum();
         let found = self.verify(token, values, body);
+        let value = self.note_read(token, context, values, body);
         match step {
             Step::Look => return self.on_look(token, found),
             Step::Audit => {
@@ -70,8 +73,11 @@ impl Sink for State<'_> {
         if step == Step::UpdateRead {
             slot.context.clear();
             slot.context.extend_from_slice(context);
+            slot.expected = value.unwrap_or(VALUE_WRONG);
             slot.step = Step::Single;
-            return self.follow.push_back(token);
+            if op != Op::DeleteIf || !values.is_empty() {
+                return self.follow.push_back(token);
+            }
         }
         slot.not_found = values.is_empty();
         if slot.not_found && matches!(self.shared.operations[operation].keys, Some(Shape::Present { .. })) {
@@ -82,6 +88,72 @@ impl Sink for State<'_> {
 }
 
 impl State<'_> {
+    /// The answer to anything but a read.
+    fn on_not_read(&mut self, token: u32, answer: Answer<'_>) {
+        let slot = &mut self.slots[token as usize];
+        let op = self.shared.operations[slot.operation].op;
+        let (key, written) = (slot.key, slot.write.map_or(VALUE_WRONG, |write| write.sequence.into()));
+        match answer {
+            Answer::NotFound if op.writes_value() => {
+                return self.on_failed(token, ErrorKind::Unsupported, "the server has no such bucket");
+            }
+            Answer::NotFound if op == Op::DeleteIf => return self.on_condition_failed(token),
+            Answer::Stored { context } if self.shared.keeps_contexts => self.known.set(key, context, written),
+            _ if op.writes_value() || op.deletes() => self.known.forget(key),
+            _ => {}
+        }
+        slot.not_found = matches!(answer, Answer::NotFound) && op == Op::Head;
+        self.note_end(token, Ended::Done);
+        self.on_done(token, if let Answer::Listed(count) = answer { count } else { 0 });
+    }
+
+    /// Keeps the context that a read has brought, and records its value, which is returned where a history is written.
+    fn note_read(&mut self, token: u32, context: &[u8], values: &[Range<usize>], body: &[u8]) -> Option<u64> {
+        let key = self.slots[token as usize].key;
+        let value = self.recorder.is_some().then(|| self.value_of(key, values, body)).flatten();
+        self.note_end(token, Ended::Read(value));
+        if self.shared.keeps_contexts {
+            let context = if values.is_empty() { &[] } else { context };
+            self.known.set(key, context, value.unwrap_or(VALUE_WRONG));
+        }
+        value
+    }
+
+    /// The value of a read, as the history has it.
+    fn value_of(&self, key: u64, values: &[Range<usize>], body: &[u8]) -> Option<u64> {
+        let stamp = match values {
+            [] => return None,
+            [at] => Stamp::read(&body[at.clone()], key),
+            _ => return Some(VALUE_WRONG),
+        };
+        Some(match stamp {
+            Ok(stamp) if stamp.run == self.shared.run => stamp.sequence.into(),
+            // Below 2^53, which every reader of JSON tells exactly.
+            Ok(stamp) => EARLIER_FROM + (mix(u64::from(stamp.run) << 32 | u64::from(stamp.sequence)) >> 12),
+            Err(_) => VALUE_WRONG,
+        })
+    }
+
+    /// Records the end of a request.
+    fn note_end(&mut self, token: u32, ended: Ended) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.answered(token, ended, self.now);
+        }
+    }
+
+    /// The condition of a write did not hold: an answer, and no error.
+    fn on_condition_failed(&mut self, token: u32) {
+        self.note_end(token, Ended::Failed);
+        let slot = &mut self.slots[token as usize];
+        self.known.forget(slot.key);
+        if let Some(ticket) = slot.write.take() {
+            self.shared.table.end_write(slot.key, ticket, Outcome::NotDone);
+        }
+        (slot.written, slot.condition_failed) = (0, true);
+        self.tally_done(token, 0);
+        self.release(token);
+    }
+
     /// What the values of an answer are; none if one of them is corrupt, which is counted here.
     fn verify(&mut self, token: u32, values: &[Range<usize>], body: &[u8]) -> Option<Found> {
         if !self.shared.check.reads {
@@ -179,6 +251,9 @@ impl State<'_> {
 
     /// The request is to be sent once more: nothing was done, and nobody needs to know.
     fn on_again(&mut self, token: u32) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.forget(token);
+        }
         let slot = &mut self.slots[token as usize];
         if let Some(ticket) = slot.write.take() {
             self.shared.table.end_write(slot.key, ticket, Outcome::NotDone);
@@ -251,7 +326,7 @@ impl State<'_> {
         if let Some(ticket) = slot.write.take() {
             self.shared.table.end_write(slot.key, ticket, Outcome::Acknowledged);
             let op = &self.shared.operations[operation];
-            if op.op != Op::Delete {
+            if op.op.writes_value() {
                 self.audit.offer((operation, id), &mut self.rng);
                 match op.keys {
                     Some(Shape::Sequential { .. }) => self.inserted.sequence.acknowledge(id),
@@ -270,6 +345,7 @@ impl State<'_> {
             response_ns: self.now.saturating_sub(slot.due),
             service_ns: self.now.saturating_sub(slot.sent),
             not_found: slot.not_found,
+            condition_failed: slot.condition_failed,
             written: slot.written,
             results,
         };
@@ -278,10 +354,14 @@ impl State<'_> {
     }
 
     fn on_failed(&mut self, token: u32, kind: ErrorKind, text: &str) {
+        let is_consistent = self.shared.is_consistent;
+        self.note_end(token, Ended::Error { kind, is_consistent });
         let slot = &mut self.slots[token as usize];
         let operation = slot.operation;
         if let Some(ticket) = slot.write.take() {
-            let outcome = if kind.is_certain() { Outcome::NotDone } else { Outcome::InDoubt };
+            self.known.forget(slot.key);
+            let is_certain = kind.is_certain() || is_consistent && kind == ErrorKind::Unavailable;
+            let outcome = if is_certain { Outcome::NotDone } else { Outcome::InDoubt };
             self.shared.table.end_write(slot.key, ticket, outcome);
             if outcome == Outcome::InDoubt {
                 self.shared.counts.in_doubt.fetch_add(1, Ordering::Relaxed);
@@ -302,11 +382,9 @@ impl State<'_> {
             self.tally.retry(operation);
             let slot = &mut self.slots[token as usize];
             slot.attempt += 1;
-            slot.context.clear();
             slot.asking.clear();
             slot.written = 0;
-            let is_update = self.shared.operations[operation].op == Op::Update;
-            slot.step = if is_update { Step::UpdateRead } else { Step::Single };
+            self.begin_attempt(token);
             return self.later.push(Reverse((self.now + retry.backoff.as_nanos() as u64, token)));
         }
         self.record(token, kind.name(), false, text);

@@ -2,13 +2,19 @@
 //!
 //! An operation holds a slot from its first request to its end; `answers.rs` takes what comes back. An update is two requests, another attempt begins anew; a
 //! read that was too old is looked at again, some time later, in a slot of the same kind ([`Suspects`]).
+//!
+//! On a consistent bucket type a put is an update. A compare-and-set or a conditional delete carries the context of the
+//! worker's last read or write of the key ([`Known`]); it reads first if it knows none. With a history each request on
+//! a key is recorded ([`Recorder`]).
 
 mod answers;
 mod asking;
 
 use super::audit::Reservoir;
 use super::entries::Entries;
+use super::known::Known;
 use super::person;
+use super::recorder::{Recorder, Sent};
 use super::resume::State as Resume;
 use super::suspects::{Suspect, Suspects};
 use super::tally::Tally;
@@ -16,6 +22,7 @@ use super::worker::Message;
 use crate::Error;
 use crate::check::{Counts, Key, ReadTicket, Table, WriteTicket};
 use crate::driver::{Command, Driver, Request};
+use crate::history;
 use crate::keys::{Inserted, Keys, Shape, unique_parts};
 use crate::names::Naming;
 use crate::rng::{Rng, mix};
@@ -24,6 +31,7 @@ use crate::workload::{CheckPlan, Index, Indexes, Op, Operation, Retry};
 use asking::Asking;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
@@ -42,6 +50,12 @@ pub struct Shared<'a> {
     pub check: &'a CheckPlan,
     pub retry: &'a Retry,
     pub pool: &'a Pool,
+    /// Whether the bucket type is consistent.
+    pub is_consistent: bool,
+    /// Whether operations carry the contexts of earlier answers.
+    pub keeps_contexts: bool,
+    /// The next process of the history, if one is written.
+    pub processes: Option<&'a AtomicU64>,
     /// The number that values of this run carry.
     pub run: u32,
     /// Keys are dealt out: this one's share is every `owners`th, from `owner` on.
@@ -51,9 +65,9 @@ pub struct Shared<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The only request, or the write of an update.
+    /// The only request, or the one behind the read of an update.
     Single,
-    /// The read of an update.
+    /// The read of an update, or that of another operation without the context that it is to carry.
     UpdateRead,
     /// Another look at a suspect.
     Look,
@@ -69,8 +83,10 @@ struct Slot {
     id: u64,
     key: Key,
     name: Vec<u8>,
-    /// What the write of an update follows; empty where there is nothing.
+    /// Context of the write of an update or of a conditional delete; empty where there is none.
     context: Vec<u8>,
+    /// The value of that context, as the history has it.
+    expected: u64,
     write: Option<WriteTicket>,
     read: ReadTicket,
     suspect: Option<Suspect>,
@@ -80,6 +96,8 @@ struct Slot {
     sent: u64,
     written: u64,
     not_found: bool,
+    /// Whether the condition of its write did not hold.
+    condition_failed: bool,
 }
 
 /// A worker's operations.
@@ -106,6 +124,8 @@ pub struct State<'a> {
     follow: VecDeque<u32>,
     later: BinaryHeap<Reverse<(u64, u32)>>,
     suspects: Suspects,
+    known: Known,
+    recorder: Option<Recorder<'a>>,
     audit: Reservoir,
     audited: Option<Vec<(usize, u64)>>,
     value: Vec<u8>,
@@ -134,6 +154,7 @@ impl<'a> State<'a> {
     pub fn new(shared: Shared<'a>, part: Part, begin: Instant, out: Sender<Message>) -> State<'a> {
         let audit = Reservoir::new(shared.check.audit as usize);
         let entries = Entries::new(shared.indexes);
+        let recorder = shared.processes.map(|next| Recorder::new(next, part.slots, out.clone()));
         State {
             tally: Tally::new(shared.operations.len()),
             shared,
@@ -154,6 +175,8 @@ impl<'a> State<'a> {
             follow: VecDeque::new(),
             later: BinaryHeap::new(),
             suspects: Suspects::default(),
+            known: Known::default(),
+            recorder,
             audit,
             audited: None,
             value: Vec::new(),
@@ -201,6 +224,9 @@ impl<'a> State<'a> {
     /// Hands over the second that is not over.
     pub fn end(&mut self) {
         self.tick();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.end(self.now);
+        }
         self.hand_over(self.now);
     }
 
@@ -292,25 +318,40 @@ impl<'a> State<'a> {
                 },
             };
             let op = self.shared.operations[operation].op;
-            let writes = matches!(op, Op::Put | Op::Update | Op::Delete);
-            if writes && self.shared.table.is_frozen(self.key_of(operation, id)) {
+            if (op.writes_value() || op.deletes()) && self.shared.table.is_frozen(self.key_of(operation, id))
+            {
                 continue;
             }
             if shape == Some(&Shape::OwnOldest) {
                 self.inserted.deleted = id + 1;
             }
             let token = self.free.pop()?;
-            self.fill(
-                token,
-                if op == Op::Update { Step::UpdateRead } else { Step::Single },
-                operation,
-                id,
-                due,
-            );
+            self.fill(token, Step::Single, operation, id, due);
+            self.begin_attempt(token);
             self.change_outstanding(true);
             return Some(token);
         }
         None
+    }
+
+    /// Sets the first step of an attempt, and the context that it carries if that is known.
+    fn begin_attempt(&mut self, token: u32) {
+        let slot = &mut self.slots[token as usize];
+        slot.context.clear();
+        let reads_first = match self.shared.operations[slot.operation].op {
+            Op::Update => true,
+            Op::Put => self.shared.is_consistent,
+            op if op.keeps_context() => match self.known.get(slot.key) {
+                Some(version) => {
+                    slot.context.extend_from_slice(&version.context);
+                    slot.expected = version.value;
+                    false
+                }
+                None => true,
+            },
+            _ => false,
+        };
+        slot.step = if reads_first { Step::UpdateRead } else { Step::Single };
     }
 
     fn pick(&mut self) -> usize {
@@ -339,7 +380,8 @@ impl<'a> State<'a> {
         slot.context.clear();
         (slot.write, slot.suspect) = (None, None);
         slot.asking.clear();
-        (slot.attempt, slot.due, slot.sent, slot.written, slot.not_found) = (1, due, 0, 0, false);
+        (slot.attempt, slot.due, slot.sent, slot.written) = (1, due, 0, 0);
+        (slot.not_found, slot.condition_failed, slot.expected) = (false, false, history::VALUE_WRONG);
         match self.shared.operations[operation].op.has_key() {
             true => self.shared.naming.write(id, self.shared.run, &mut slot.name),
             false => slot.name.clear(),
@@ -359,7 +401,7 @@ impl<'a> State<'a> {
                 Command::Get
             }
             (_, Op::Head) => Command::Head,
-            (_, Op::Put | Op::Update) => {
+            (_, op) if op.writes_value() => {
                 let write = self.shared.table.begin_write(slot.key, false);
                 slot.write = Some(write);
                 let len = operation.size.draw(&mut self.rng);
@@ -378,13 +420,13 @@ impl<'a> State<'a> {
                 }
                 Command::Put {
                     value: &self.value,
-                    context: Some(&*slot.context).filter(|context| !context.is_empty()),
+                    context: context_of(&slot.context),
                     indexes: &self.indexes,
                 }
             }
-            (_, Op::Delete) => {
+            (_, op) if op.deletes() => {
                 slot.write = Some(self.shared.table.begin_write(slot.key, true));
-                Command::Delete
+                Command::Delete { context: context_of(&slot.context) }
             }
             (_, Op::Query) => match &operation.query {
                 Some(query) => Command::Query(slot.asking.ask(query, &self.entries, &mut self.rng)),
@@ -392,11 +434,48 @@ impl<'a> State<'a> {
             },
             (_, Op::ListKeys) => Command::ListKeys,
             (_, Op::ListBuckets) => Command::ListBuckets,
-            (_, Op::Ping) => Command::Ping,
             (_, Op::Reconnect) => Command::Reconnect,
+            (_, _) => Command::Ping,
         };
-        driver.submit(&Request { token, bucket: operation.bucket.as_bytes(), key: &slot.name, command })
+        let bucket = operation.bucket.as_bytes();
+        if let Some(recorder) = &mut self.recorder
+            && let Some(sent) = recorded(&command, (slot.write, slot.expected), self.shared.is_consistent)
+        {
+            recorder.sent(token, sent, (bucket, &slot.name), self.now);
+        }
+        driver.submit(&Request { token, bucket, key: &slot.name, command })
     }
+}
+
+/// A context that is there.
+fn context_of(context: &[u8]) -> Option<&[u8]> {
+    Some(context).filter(|context| !context.is_empty())
+}
+
+/// A request as the history has it; none if it is not one on a value.
+///
+/// Only a consistent bucket type makes conditions of contexts.
+fn recorded(
+    command: &Command<'_>,
+    (write, expected): (Option<WriteTicket>, u64),
+    is_consistent: bool,
+) -> Option<Sent> {
+    let value = write.map(|write| write.sequence.into());
+    let expected = |context: Option<&[u8]>| context.filter(|_| is_consistent).map(|_| expected);
+    let (op, value, expected) = match command {
+        Command::Get => (history::Op::Get, None, None),
+        Command::Put { context, .. } => match expected(*context) {
+            Some(expected) => (history::Op::Cas, value, Some(expected)),
+            None if is_consistent => (history::Op::PutOnce, value, None),
+            None => (history::Op::Put, value, None),
+        },
+        Command::Delete { context } => match expected(*context) {
+            Some(expected) => (history::Op::DeleteIf, None, Some(expected)),
+            None => (history::Op::Delete, None, None),
+        },
+        _ => return None,
+    };
+    Some(Sent { op, value, expected })
 }
 
 impl Slot {
@@ -408,6 +487,7 @@ impl Slot {
             key: 0,
             name: Vec::new(),
             context: Vec::new(),
+            expected: history::VALUE_WRONG,
             write: None,
             read: ReadTicket::default(),
             suspect: None,
@@ -417,6 +497,7 @@ impl Slot {
             sent: 0,
             written: 0,
             not_found: false,
+            condition_failed: false,
         }
     }
 }
