@@ -7,8 +7,8 @@ use base::{Job, Progress};
 use engine::manifest;
 use engine::recovery::{RebuildProgress, repair_store};
 use engine::{Embedded, Machine, Options};
-use node::INDEXING;
 use node::layout::{Layout, SHARDS_MAX, shard_dir};
+use node::{GROUPS, INDEXING};
 use os::{OsClock, OsDisk, OsRng};
 use ring::RingSize;
 use std::collections::BTreeMap;
@@ -49,6 +49,7 @@ pub fn options(
         return Ok(options);
     };
     options.indexing = Some(INDEXING);
+    options.groups = Some(GROUPS);
     let unusable = |text: &str| Failure::new(UNUSABLE, format!("{}: {text}", dir.display()));
     options.metadata = match (metadata(dir), ring_size) {
         (Some(mut metadata), _) => {
@@ -77,7 +78,8 @@ pub fn options(
 pub fn options_of(store: &Path) -> Options {
     let found = manifest::find(&mut OsDisk::blocking(), store).ok().flatten();
     let is_nodes = found.is_some_and(|found| Layout::of_metadata(&found.state.metadata).is_ok());
-    Options { indexing: is_nodes.then_some(INDEXING), ..Options::default() }
+    let (indexing, groups) = (is_nodes.then_some(INDEXING), is_nodes.then_some(GROUPS));
+    Options { indexing, groups, ..Options::default() }
 }
 
 /// Makes the ledger of the store in `store` again.

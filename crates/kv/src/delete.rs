@@ -126,6 +126,7 @@ impl Delete {
 
     fn on_start(&mut self, ctx: &mut StepContext<'_>) -> Result<State, Error> {
         let request = &self.request;
+        ctx.props.check_eventual()?;
         ctx.limits.check_names(&request.bucket, &request.key)?;
         let rw = request.rw.or(ctx.props.rw);
         let reads = (request.r.or(rw), request.pr);

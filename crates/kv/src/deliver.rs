@@ -78,6 +78,8 @@ impl Deliver {
     fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         let state = std::mem::replace(&mut self.state, State::New);
         match (state, event) {
+            // Its groups have no hints, and take nothing from elsewhere.
+            (State::New, Event::Start) if ctx.props.check_eventual().is_err() => self.forget(false, ctx),
             (State::New, Event::Start) => self.read(Want::Value, State::Reading, ctx),
             (State::Reading, Event::Read(Ok(Some(stored)))) => self.send(stored, ctx),
             (State::Reading, Event::Read(Ok(None))) => self.forget(false, ctx),

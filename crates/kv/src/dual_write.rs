@@ -128,6 +128,8 @@ impl TransferKey {
 
     fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         self.end = match event {
+            // The group of the key brings the new voter up to date.
+            Event::Start if ctx.props.check_eventual().is_err() => Some(Ok(())),
             Event::Start => {
                 ctx.out.push(Action::Read { want: Want::Value, hold: false });
                 return Next::Wait;

@@ -122,9 +122,18 @@ pub enum Error {
     /// For some partition no primary can be reached, so what there is cannot be listed.
     #[error("not every partition can be reached")]
     NotCovered,
-    /// No answer in time.
+    /// No answer in time. A write may have been applied, or may yet be.
     #[error("timeout")]
     Timeout,
+    /// The condition of a write to a consistent type does not hold. Nothing is written.
+    #[error("failed")]
+    Failed,
+    /// The group of a key of a consistent type cannot take the request: it is not applied, and never will be.
+    #[error("unavailable")]
+    Unavailable,
+    /// A request that consistent types do not have, whatever is stored: what it asks for, as a plural.
+    #[error("{0} are not supported in consistent bucket types")]
+    NotInConsistentTypes(String),
     /// A queue on the way is full. Try again later.
     #[error("overload")]
     Overload,

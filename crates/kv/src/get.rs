@@ -151,6 +151,7 @@ impl Get {
 impl Question {
     fn start(&mut self, ctx: &mut StepContext<'_>) -> Result<ReadQuorum, Error> {
         let request = &self.request;
+        ctx.props.check_eventual()?;
         ctx.limits.check_names(&request.bucket, &request.key)?;
         let needs = Needs::read(ctx.props, request.n_val, (request.r, request.pr), request.node_confirms)?;
         let placement = (ctx.place)(needs.n, request.sloppy_quorum.unwrap_or(true));

@@ -9,6 +9,8 @@
 //! version with the replica's, and [`Deliver`] brings a hint home to a node that was away. [`DualWrite`] and
 //! [`TransferKey`] take versions along while a partition moves. [`Reap`] removes tombstones for good.
 //!
+//! Keys of [`consistent`] types have groups instead of coordinators.
+//!
 //! [`aae`] finds the differences of replicas; a [`fold`] of two clusters shows theirs. A [`purge`] reaps or deletes the
 //! findings of a fold.
 //!
@@ -18,6 +20,7 @@ pub mod aae;
 pub mod bucket;
 mod closest;
 pub mod condition;
+pub mod consistent;
 pub mod coverage;
 pub mod delete;
 pub mod deliver;

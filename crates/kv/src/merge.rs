@@ -7,6 +7,8 @@
 //!    in every order. Readers are shown the newest sibling there, and there is one for each actor at most.
 //! 4. Answer when what is here is as durable as configured.
 //!
+//! A version of a consistent type is refused: what its group has not applied is no version of the key.
+//!
 //! Invariant: joining is commutative, associative and idempotent, so versions may come late, twice and in any
 //! order. A copy that is damaged here is replaced by the one that was sent: what it had, others have.
 
@@ -86,11 +88,11 @@ impl Merge {
     fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         let state = std::mem::replace(&mut self.state, State::Writing);
         let done = match (state, event) {
-            (State::New, Event::Start) => {
+            (State::New, Event::Start) => ctx.props.check_eventual().map(|()| {
                 ctx.out.push(Action::Read { want: Want::Head, hold: true });
                 self.state = State::ReadingHead;
-                return Next::Wait;
-            }
+                Next::Wait
+            }),
             (State::ReadingHead, Event::Read(stored)) => self.on_head(stored, ctx),
             (State::ReadingValues(update), Event::Read(stored)) => {
                 stored.and_then(|stored| Ok(self.write(update.finish(stored)?.into_parts(), ctx)))

@@ -147,6 +147,7 @@ impl Put {
     fn on_start(&mut self, ctx: &mut StepContext<'_>) -> Result<State, Error> {
         let request = &self.request;
         let key = request.key.as_ref().expect("the node invents a missing key before it picks a shard");
+        ctx.props.check_eventual()?;
         ctx.limits.check_names(&request.bucket, key)?;
         ctx.limits.check_sibling(&request.metadata, &request.value)?;
         object::index::validate(&request.metadata.indexes)?;

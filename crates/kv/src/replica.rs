@@ -108,6 +108,7 @@ impl Read {
 
     fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
         ctx.out.push(match event {
+            Event::Start if ctx.props.check_eventual().is_err() => Action::Answer(Err(Error::Unavailable)),
             Event::Start => {
                 ctx.out.push(Action::Read { want: self.want, hold: false });
                 return Next::Wait;

@@ -8,6 +8,7 @@
 //! * `shard/`: the router of a shard, its environment, and the effects that its components raise.
 //! * `frontdoor/`, `request/`, `coverage/`, `metadata/`, `liveness/`, `handoff/`, `anti_entropy/`, `reap/`: its
 //!   components.
+//! * `consistent/`: the groups of consistent bucket types.
 //! * `hop.rs`: what shards of a node say to each other.
 //! * `peer/`: what nodes say to each other.
 //! * `members.rs`: the nodes of the cluster. `topology.rs`: who holds what, and how that changes.
@@ -17,6 +18,7 @@
 //! * `riak/`, `http/`: Riak's protocol buffers and its HTTP in front of it.
 
 mod anti_entropy;
+pub mod consistent;
 mod contents;
 mod coverage;
 mod frontdoor;
@@ -39,6 +41,10 @@ pub mod store;
 pub mod topology;
 mod trees;
 
+pub use consistent::GROUPS;
+pub use consistent::agreement::{Agreement, RegisteredProcess};
+pub use consistent::birth::{FoundBirth, read_birth};
+pub use consistent::report::{GroupReport, GroupRole};
 pub use hop::{Hop, ShardId};
 pub use indexing::INDEXING;
 pub use layout::Layout;

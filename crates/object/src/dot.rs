@@ -7,6 +7,9 @@ pub struct Actor(pub u64);
 impl Actor {
     /// Who writes what is written once, whichever node that is. Incarnations are drawn from 64 random bits.
     pub const WRITE_ONCE: Actor = Actor(0);
+
+    /// Who writes objects of consistent types, whichever node that is.
+    pub const CONSISTENT: Actor = Actor(u64::MAX);
 }
 
 /// One write: the `counter`-th event of `actor`. Counters are store-wide, start at 1 and only grow.

@@ -44,8 +44,14 @@ const TAG_BUCKET: u8 = 0x03;
 const TAG_HINT: u8 = 0x04;
 const TAG_TYPE: u8 = 0x05;
 const TAG_COPY: u8 = 0x06;
+/// The first byte of the states of consistent groups, which the engine keeps.
+pub const TAG_GROUP: u8 = 0x07;
+const TAG_BIRTH: u8 = 0x08;
 const ESCAPED: u8 = 0xFF;
 const END: u8 = 0x01;
+
+/// The key of the birth of a store.
+pub const BIRTH: &[u8] = &[TAG_BIRTH];
 
 /// A half-open range of ledger keys.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,6 +22,10 @@ pub const NO_TYPE: &str = "no_type";
 pub const TIMEOUT: &str = "timeout";
 /// A queue on the way was full.
 pub const OVERLOAD: &str = "overload";
+/// The condition of a write to a consistent type does not hold.
+pub const FAILED: &str = "failed";
+/// The group of a key of a consistent type does not take the request.
+pub const UNAVAILABLE: &str = "unavailable";
 /// The preference list is too short for the request.
 pub const INSUFFICIENT_VNODES: &str = "insufficient_vnodes_available";
 /// Too many vnodes failed for the request to succeed.

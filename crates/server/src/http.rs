@@ -6,6 +6,7 @@
 use crate::backup::Backups;
 use crate::compact::Compactions;
 use crate::connections::{Connections, Held, Patience, Read};
+use crate::groups::NodeGroups;
 use crate::input::Input;
 use crate::local::Local;
 use crate::membership::{self, Answered};
@@ -47,8 +48,12 @@ pub struct Wide {
     pub compactions: Arc<Compactions>,
     /// Its hash trees.
     pub trees: Arc<NodeTrees>,
+    /// Its groups of consistent bucket types.
+    pub groups: Arc<NodeGroups>,
     /// Its purges.
     pub purges: Arc<Purges>,
+    /// Whether its stores have births, as groups of consistent bucket types need them.
+    pub has_births: bool,
     /// The names that it is asked by.
     pub hosts: Arc<HostNames>,
 }
@@ -162,6 +167,11 @@ async fn converse(
                 answer(question, &mut session, wide, &mut out).await;
             }
             Incoming::Request(request) => {
+                if let Some(refused) = refuses_activation(&request, local, wide).await {
+                    tell(&refused, &mut session, &mut out);
+                    is_first = false;
+                    continue;
+                }
                 input.part();
                 let sink = Sink { stream, out: &mut out, unsent: &mut unsent, about, patience };
                 goes_with_others = serve_request(request, &mut session, local, sink).await?;
@@ -173,6 +183,21 @@ async fn converse(
             unsent.end();
         }
     }
+}
+
+/// Why a consistent bucket type is not activated, if the request wants that: its groups are founded first.
+async fn refuses_activation(request: &kv::Request, local: &Local, wide: &Wide) -> Option<Answered> {
+    let n_val = local.activates_consistent(request)?;
+    if !wide.has_births {
+        return Some(Answered::wrong(
+            409,
+            "consistent bucket types need a node whose only backend is annulet: this one has another, or type-backends",
+        ));
+    }
+    let answered = wide.membership.found(n_val).await;
+    // The shard is to know of the founding before it takes the request.
+    local.turn();
+    (answered.status != 200).then_some(answered)
 }
 
 /// Answers it; whether the answer came together with those of other connections.
@@ -215,6 +240,7 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         Question::Backup(page, body) => Some(wide.backups.ask(*page, body)),
         Question::Compact(page) => Some(wide.compactions.ask(*page).await),
         Question::Trees(page, body) => Some(wide.trees.ask(*page, body).await),
+        Question::Strong => Some(wide.groups.ask(&wide.membership).await),
         _ => None,
     };
     if let Some(answered) = answered {
@@ -229,6 +255,7 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         | Question::Backup(..)
         | Question::Compact(_)
         | Question::Trees(..)
+        | Question::Strong
         | Question::Purge(_)
         | Question::Ready => unreachable!("answered above"),
     };

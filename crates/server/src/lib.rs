@@ -21,6 +21,7 @@ pub mod config;
 mod connections;
 mod connects;
 mod error;
+mod groups;
 mod health;
 mod http;
 mod input;

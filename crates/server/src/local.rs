@@ -4,11 +4,12 @@
 //! ([`Local::ask`]): no queue, no wake-up. Any other is filed under its id until the loop brings the answer.
 
 use crate::compact;
+use crate::groups;
 use crate::mailbox::{MESSAGES_MAX, Mail, Mailboxes};
 use crate::membership;
 use crate::peer::{LINKS_MAX, Links, PeerFigures};
 use base::{FastMap, Monotonic};
-use kv::{Error, Request, Response};
+use kv::{Error, Request, Response, TypeChange};
 use node::peer::route;
 use node::{
     Layout, Output, PeerMessage, RefusedMessage, RequestId, Shard, ShardId, ShardStats, TimesRead, Topology,
@@ -165,13 +166,18 @@ impl Local {
             | Mail::Doubt(_)
             | Mail::Topology(_)
             | Mail::Budget(_)
+            | Mail::Agreement(_)
+            | Mail::KeepBirth(_)
                 if self.closing.get() => {}
             Mail::Backup(asked) => shard.control().begin_backup(asked),
             Mail::Compact(page, tell) => drop(tell.send(compact::put_to(page, shard))),
             // Whoever asked may have given up.
+            Mail::Groups(tell) => drop(tell.send(groups::of_shard(shard))),
             Mail::Trees(ask, tell) => drop(tell.send(ask.put_to(shard))),
             Mail::Topology(topology) => shard.topology(Topology::clone(&topology)),
             Mail::Budget(budget) => shard.budget(budget),
+            Mail::Agreement(agreement) => shard.agree(agreement),
+            Mail::KeepBirth(birth) => shard.keep_birth(birth),
             Mail::Progress { from } => shard.progress(from),
             Mail::Peer { from, message } => shard.peer(from, message),
             Mail::Bounce { to, message } => shard.bounce(to, message),
@@ -257,6 +263,12 @@ impl Local {
     pub fn note_n_val_max(&self) {
         let n_val = self.shard.borrow().status().n_vals().into_iter().max();
         self.membership.note_n_val_max(n_val.unwrap_or_default());
+    }
+
+    /// The number of replicas of a consistent bucket type that a request activates; `None` of any other request.
+    pub fn activates_consistent(&self, request: &Request) -> Option<u32> {
+        let Request::ChangeType(name, TypeChange::Activate) = request else { return None };
+        self.shard.borrow().status().inactive_consistent(name)
     }
 
     /// The links to other nodes.
@@ -379,6 +391,11 @@ impl Local {
                     self.membership.adopted(self.id, epoch, n_vals);
                 }
                 Output::Copied(target) => self.membership.copied(self.id, target),
+                Output::BirthKept(birth) => self.membership.birth_kept(self.id, birth),
+                Output::Forgot => {
+                    let birth = self.shard.borrow().birth();
+                    self.membership.forgot(self.id, birth);
+                }
                 Output::Closed(result) => *self.closed.borrow_mut() = Some(result),
             }
         }

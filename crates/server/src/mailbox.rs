@@ -6,12 +6,13 @@
 //! not read.
 
 use crate::compact::CompactTold;
+use crate::groups::GroupsTold;
 use crate::trees::{TreesAsk, TreesTold};
 use base::spawn::Outcome;
 use engine::backup::StoreFiles;
 use node::http::CompactPage;
-use node::{Budget, Hop, PeerMessage, ShardId, Topology};
-use ring::NodeId;
+use node::{Agreement, Budget, Hop, PeerMessage, ShardId, Topology};
+use ring::{Birth, NodeId};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
@@ -55,10 +56,16 @@ pub enum Mail {
     Topology(Arc<Topology>),
     /// How much copies may take.
     Budget(Budget),
+    /// What all nodes have agreed on about consistent groups.
+    Agreement(Arc<Agreement>),
+    /// The birth that the receiver's store is to keep.
+    KeepBirth(Birth),
     /// Which files make up the receiver's store.
     Backup(Outcome<Result<StoreFiles, engine::Error>>),
     /// A request about the compaction of the receiver's store, and the place for its answer.
     Compact(CompactPage, oneshot::Sender<CompactTold>),
+    /// The state of the receiver's groups, and whom to tell.
+    Groups(oneshot::Sender<GroupsTold>),
     /// Something about the receiver's hash trees, and whom to tell how it stands with them then.
     Trees(TreesAsk, oneshot::Sender<TreesTold>),
     /// A link that the receiver uses has come up or gone down.

@@ -9,6 +9,7 @@ use crate::backup::Backups;
 use crate::compact::Compactions;
 use crate::config::{Cluster, Config, SETTINGS, Size};
 use crate::error::Error;
+use crate::groups::NodeGroups;
 use crate::http;
 use crate::listen::{bound, listen};
 use crate::machine;
@@ -28,7 +29,7 @@ use node::layout::Owner;
 use node::riak::{Identity, RIAK_VERSION};
 use node::store::TypeBackends;
 use node::store::founding::{self, Founding};
-use node::{INDEXING, Layout, ShardId, layout};
+use node::{FoundBirth, GROUPS, INDEXING, Layout, ShardId, layout};
 use os::{OsDisk, OsRng};
 use ring::{MemberState, RingSize};
 use std::collections::BTreeMap;
@@ -166,10 +167,19 @@ pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<()
     result.and(closed)
 }
 
+/// What a shard's thread tells when its store is open.
+struct Told {
+    report: OpenReport,
+    /// Of the store's birth; `None` of a store that has none.
+    birth: Option<FoundBirth>,
+    /// The bucket properties, of shard 0.
+    table: Option<BucketTable>,
+}
+
 /// What the main thread has of a shard's.
 struct Thread {
-    /// What opening its store found, and shard 0's bucket properties.
-    told: std_mpsc::Receiver<Result<(OpenReport, Option<BucketTable>), Error>>,
+    /// What opening its store found.
+    told: std_mpsc::Receiver<Result<Told, Error>>,
     /// The bucket properties, which it waits for.
     give_table: std_mpsc::Sender<BucketTable>,
     /// Connections of other nodes.
@@ -197,7 +207,8 @@ fn start(
                 return Ok(());
             }
         };
-        tell.send(Ok((opened.report.clone(), opened.take_table()))).ok();
+        let (report, birth, table) = (opened.report.clone(), opened.birth, opened.take_table());
+        tell.send(Ok(Told { report, birth, table })).ok();
         // Without a table another shard has failed, and this one was not used.
         let Ok(table) = given_table.recv() else { return Ok(()) };
         opened.run(common, table, listeners, lines)
@@ -229,14 +240,16 @@ struct Addresses {
 }
 
 impl Node {
-    fn run(self, on_started: impl FnOnce(&Started)) -> Result<(), Error> {
+    fn run(mut self, on_started: impl FnOnce(&Started)) -> Result<(), Error> {
         let system = |cause| Error::System("cannot start a runtime", cause);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
         let _entered = runtime.enter();
         let handler = |kind| signal(kind).map_err(|cause| Error::System("cannot handle signals", cause));
         let (mut terminate, mut interrupt) =
             (handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?);
-        let reports = self.share_table()?;
+        let (reports, births) = self.share_table()?;
+        let ring_bits = u8::try_from(self.common.layout.ring_size.bits()).expect("a prefix has 16 bits");
+        self.part.set_births(births, ring_bits);
         let Node { common, memory, addresses, doors, peers, threads, part, inbox } = self;
         let (end, mut ended) = mpsc::channel(1);
         let members = part.state().members();
@@ -281,20 +294,22 @@ impl Node {
         result
     }
 
-    /// Waits until all stores are open, and gives every thread the bucket properties.
-    fn share_table(&self) -> Result<Vec<OpenReport>, Error> {
-        let mut reports = Vec::new();
+    /// Waits until all stores are open, and gives every thread the bucket properties. Births are told of all stores, or
+    /// of none.
+    fn share_table(&self) -> Result<(Vec<OpenReport>, Vec<FoundBirth>), Error> {
+        let (mut reports, mut births) = (Vec::new(), Vec::new());
         let mut table = None;
         for thread in &self.threads {
-            let (report, of_keeper) = thread.told.recv().expect("a thread tells before it ends")?;
-            reports.push(report);
-            table = table.or(of_keeper);
+            let told = thread.told.recv().expect("a thread tells before it ends")?;
+            reports.push(told.report);
+            births.extend(told.birth);
+            table = table.or(told.table);
         }
         let table = table.expect("shard 0 has told its table");
         for thread in &self.threads {
             thread.give_table.send(table.clone()).expect("a thread waits for its table");
         }
-        Ok(reports)
+        Ok((reports, births))
     }
 }
 
@@ -423,6 +438,7 @@ fn common(
         Arc::clone(&mailboxes),
     );
     let compactions = Compactions::new(layout.shards, Arc::clone(&mailboxes));
+    let groups = NodeGroups::new(layout.shards, Arc::clone(&mailboxes));
     let trees = NodeTrees::new(layout.shards, Arc::clone(&mailboxes), config.tree_rebuild_check);
     let identity = Identity { node: config.name.clone(), version: RIAK_VERSION.to_owned() };
     Ok(Common {
@@ -445,6 +461,7 @@ fn common(
         rebuilding: config.rebuilding(),
         trees: Arc::new(trees),
         compactions: Arc::new(compactions),
+        groups: Arc::new(groups),
         mailboxes,
         membership,
         backups: Arc::new(backups),
@@ -475,6 +492,7 @@ fn options(config: &Config, resources: &Resources) -> Options {
         waste_retention: config.waste_retention,
         space_target_percent: config.space_target,
         indexing: Some(INDEXING),
+        groups: Some(GROUPS),
         space_target_idle_percent: fit.space_target_idle_percent.min(config.space_target),
         ..fit
     }

@@ -5,6 +5,7 @@ use crate::compact::Compactions;
 use crate::connections::Connections;
 use crate::connects::Connects;
 use crate::error::Error;
+use crate::groups::NodeGroups;
 use crate::http;
 use crate::local::Local;
 use crate::mailbox::Mailboxes;
@@ -26,7 +27,8 @@ use node::riak::Identity;
 use node::store::Routed;
 use node::store::founding::Founding;
 use node::{
-    Adapter, Layout, Members, Reaping, Rebuilding, Shard, ShardConfig, ShardId, Store, Topology, layout,
+    Adapter, FoundBirth, Layout, Members, Reaping, Rebuilding, Shard, ShardConfig, ShardId, Store, Topology,
+    layout,
 };
 use os::{DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
 use std::collections::BTreeMap;
@@ -111,6 +113,8 @@ pub struct Common {
     pub trees: Arc<NodeTrees>,
     /// The compaction of its stores.
     pub compactions: Arc<Compactions>,
+    /// Its groups of consistent bucket types.
+    pub groups: Arc<NodeGroups>,
     /// Its purges.
     pub purges: Arc<Purges>,
     /// The names that its HTTP is asked by.
@@ -152,6 +156,8 @@ pub struct Opened {
     table: Option<BucketTable>,
     /// What opening found.
     pub report: OpenReport,
+    /// What it found of the store's birth; `None` of a store that has none.
+    pub birth: Option<FoundBirth>,
     counters: Arc<DiskCounters>,
     // Kept until the store is closed.
     _jobs: Arc<JobThreads>,
@@ -184,7 +190,7 @@ pub fn open(common: &Common, id: ShardId) -> Result<Opened, Error> {
         }
         backend => open_other(common, id, (backend, &folder), &disk, Arc::clone(&spawn)),
     };
-    let (mut store, table, mut report) = opened.map_err(failed(folder))?;
+    let Found { mut store, table, mut report, birth } = opened.map_err(failed(folder))?;
     let mut of_types = Vec::new();
     for (bucket_type, backend) in common.founding.types.iter() {
         let folder = layout::type_dir(&common.data, id.0, bucket_type);
@@ -197,11 +203,20 @@ pub fn open(common: &Common, id: ShardId) -> Result<Opened, Error> {
     if !of_types.is_empty() {
         store = Routed::new(store, of_types).into();
     }
-    Ok(Opened { id, store, table, report, counters, _jobs: jobs })
+    let birth = birth.filter(|_| common.founding.is_plain());
+    Ok(Opened { id, store, table, report, birth, counters, _jobs: jobs })
 }
 
-/// A store, the bucket properties if it keeps them, and what opening it has found.
-type Found = (Store, Option<BucketTable>, OpenReport);
+/// An open store.
+struct Found {
+    store: Store,
+    /// The bucket properties, if it keeps them.
+    table: Option<BucketTable>,
+    /// What opening it has found.
+    report: OpenReport,
+    /// The same of its birth; `None` of another backend's store.
+    birth: Option<FoundBirth>,
+}
 
 fn open_engine(
     common: &Common,
@@ -222,7 +237,8 @@ fn open_engine(
     let options = Options { metadata, ..common.options.clone() };
     let (mut store, report) = engine::Store::open(folder, options, platform)?;
     let table = (id == KEEPER).then(|| node::read_props(&mut store, &mut startup)).transpose()?;
-    Ok((store.into(), table, report))
+    let birth = Some(node::read_birth(&mut store, &mut startup));
+    Ok(Found { store: store.into(), table, report, birth })
 }
 
 fn open_other(
@@ -234,7 +250,7 @@ fn open_other(
 ) -> Result<Found, engine::Error> {
     let (mut adapter, report) = open_adapter(common, (backend, folder), disk, spawn)?;
     let table = (id == KEEPER).then(|| node::read_props_of(&mut adapter)).transpose()?;
-    Ok((adapter.into(), table, report))
+    Ok(Found { store: adapter.into(), table, report, birth: None })
 }
 
 fn open_adapter(
@@ -477,7 +493,9 @@ fn welcome(
                 backups: Arc::clone(&common.backups),
                 trees: Arc::clone(&common.trees),
                 compactions: Arc::clone(&common.compactions),
+                groups: Arc::clone(&common.groups),
                 purges: Arc::clone(&common.purges),
+                has_births: common.founding.is_plain(),
                 hosts: Arc::clone(&common.hosts),
             };
             tokio::task::spawn_local(http::serve(stream, Rc::clone(local), wide, about, patience, id))

@@ -8,6 +8,7 @@
 //! * `purge.rs`: reaping and erasing.
 //! * `service.rs`: waiting for a node.
 //! * `stat.rs`: statistics of a node.
+//! * `strong.rs`: groups of consistent bucket types.
 //! * `table.rs`: tables for people.
 //! * `types.rs`: bucket types.
 
@@ -19,6 +20,7 @@ pub(crate) mod http;
 mod purge;
 mod service;
 mod stat;
+mod strong;
 mod table;
 mod types;
 
@@ -72,6 +74,11 @@ enum Command {
     AaeRepair(aae::Repair),
     /// Rebuild the hash trees of a node, or of one partition, from the stored data, to find lost objects.
     AaeRebuild(aae::Rebuild),
+    /// Show the groups of consistent bucket types.
+    #[command(subcommand)]
+    Strong(strong::Command),
+    /// The same as `strong status`, by Riak's name.
+    EnsembleStatus(strong::Status),
     /// Wait until a node serves.
     WaitForService(service::Args),
 }
@@ -93,6 +100,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Command::AaeStatus(shown) => aae::status(shown),
         Command::AaeRepair(args) => aae::repair(args),
         Command::AaeRebuild(args) => aae::rebuild(args),
+        Command::Strong(command) => strong::run(command),
+        Command::EnsembleStatus(status) => strong::show(status),
         Command::WaitForService(args) => service::wait(args),
     }
 }

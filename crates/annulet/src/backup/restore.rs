@@ -8,6 +8,7 @@ use backup::{Restored, restore};
 use clap::ValueHint;
 use node::layout::shard_dir;
 use os::{OsDisk, OsRng};
+use server::backup::has_groups;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -21,11 +22,15 @@ pub struct Args {
     /// The new data folder, empty or missing.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     data: PathBuf,
+    /// Restore a backup of a node with consistent bucket types, too. Their objects are not served afterwards.
+    #[arg(long)]
+    without_consistent: bool,
 }
 
 /// Makes a data folder of it, or leaves nothing.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let was_there = is_empty(&args.data)?;
+    check_groups(args)?;
     let mut bar = Bar::new("restore");
     let (disk, rng) = (&mut OsDisk::blocking(), &mut OsRng::new());
     let restored = restore(
@@ -54,6 +59,23 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             index.node
         )?),
     }
+}
+
+/// Refuses a backup with consistent groups. Each restored store is another voter than the one that was backed up, so no
+/// group has a majority after a restore, and there is no way yet to begin them anew.
+fn check_groups(args: &Args) -> Result<(), Failure> {
+    let has_groups = has_groups(&args.folder).map_err(|error| Failure::new(FAILED, error.to_string()))?;
+    if !has_groups || args.without_consistent {
+        return Ok(());
+    }
+    Err(Failure::new(
+        UNUSABLE,
+        format!(
+            "{}: the backup has consistent bucket types, whose objects cannot be restored yet: --without-consistent \
+             restores all other objects",
+            args.folder.display()
+        ),
+    ))
 }
 
 /// Whether the folder is there. It must be empty then.

@@ -11,6 +11,7 @@ mod cluster;
 mod common;
 mod compact;
 mod connections;
+mod consistent;
 mod crash;
 mod join;
 mod members;

@@ -1,6 +1,9 @@
 //! Allowed values of properties, with Riak's words for errors.
 
-use super::{BucketProps, HOOKS_MAX, Hook, ModFun, N_VAL_MAX, PROP_BYTES_MAX, Prop, Reason, TTL_MAX};
+use super::{
+    BucketProps, CONSISTENT_N_VAL_MAX, HOOKS_MAX, Hook, ModFun, N_VAL_MAX, PROP_BYTES_MAX, Prop, Reason,
+    TTL_MAX,
+};
 use crate::error::Error;
 use crate::quorum::Quorum;
 
@@ -37,6 +40,7 @@ impl BucketProps {
             }
         }
         errors.extend(quorums_above_n_val(self, &props, changes));
+        errors.extend(unfit_for_groups(&props));
         if props.last_write_wins && props.dvv_enabled {
             let text = "If last_write_wins is true, dvv_enabled must be false";
             errors.push(("dvv_enabled", Reason::Text(text.into())));
@@ -71,6 +75,20 @@ fn quorums_above_n_val(
     quorums(after).into_iter().zip(quorums(before)).filter_map(above).collect()
 }
 
+/// What a group of a consistent type cannot keep to.
+fn unfit_for_groups(props: &BucketProps) -> Vec<(&'static str, Reason)> {
+    let most = CONSISTENT_N_VAL_MAX;
+    let hooks = "no commit hooks run in consistent bucket types";
+    let unfit = [
+        ("n_val", props.n_val > most, format!("{most} is the largest n_val of a consistent type")),
+        ("ttl", props.ttl > 0, "objects of consistent bucket types do not end".to_owned()),
+        ("precommit", !props.precommit.is_empty(), hooks.to_owned()),
+        ("postcommit", !props.postcommit.is_empty(), hooks.to_owned()),
+    ];
+    let told = unfit.into_iter().filter(|(_, is_unfit, _)| props.consistent && *is_unfit);
+    told.map(|(name, _, text)| (name, Reason::Text(text))).collect()
+}
+
 /// Checks what cannot change once there are objects.
 fn check_fixed(
     change: &Prop,
@@ -89,9 +107,14 @@ fn check_fixed(
             text(format!("{name} not supported for bucket datatype property"))
         }
         (Prop::Consistent(wanted), _) if *wanted == current.consistent => Ok(()),
-        (Prop::Consistent(_), Subject::UntypedBucket) => text("cannot update consistent property"),
-        (Prop::Consistent(_), Subject::NewType) if !write_once => text("strong consistency is not supported"),
-        (Prop::Consistent(_), _) => text("Write once buckets must not be consistent=true"),
+        (Prop::Consistent(_), Subject::NewType) if !write_once => Ok(()),
+        (Prop::Consistent(_), Subject::NewType) => text("Write once buckets must not be consistent=true"),
+        // Riak says so of every type.
+        (Prop::Consistent(true), Subject::Typed) => text("Write once buckets must not be consistent=true"),
+        (Prop::Consistent(_), _) => text("cannot update consistent property"),
+        (Prop::NVal(wanted), Subject::Typed) if current.consistent && *wanted != current.n_val => {
+            text("n_val cannot be modified for existing consistent type")
+        }
         (Prop::WriteOnce(wanted), _) if *wanted == current.write_once => Ok(()),
         (Prop::WriteOnce(_), Subject::UntypedBucket) => text("cannot update write_once property"),
         (Prop::WriteOnce(true), Subject::Typed) => text("Cannot set existing bucket type to `write_once`"),
@@ -326,6 +349,55 @@ mod tests {
         assert_eq!(reasons(new.changed(&wins, Subject::NewType)), [("dvv_enabled", text)]);
         let sound = [Prop::LastWriteWins(true), Prop::DvvEnabled(false)];
         assert!(new.changed(&sound, Subject::NewType).is_ok());
+    }
+
+    #[test]
+    fn a_consistent_type_is_new_and_keeps_what_its_groups_go_by() {
+        let consistent = |more: Vec<Prop>| {
+            BucketProps::of_new_type()
+                .changed(&[vec![Prop::Consistent(true)], more].concat(), Subject::NewType)
+        };
+        let props = consistent(Vec::new()).unwrap();
+        assert!(props.consistent);
+        assert_eq!(
+            only(Prop::Consistent(false), &props, Subject::Typed),
+            "cannot update consistent property"
+        );
+        let untyped = BucketProps::default();
+        assert_eq!(
+            only(Prop::Consistent(true), &untyped, Subject::UntypedBucket),
+            "cannot update consistent property"
+        );
+        for n in [1, 2, 5, 65] {
+            let text = "n_val cannot be modified for existing consistent type";
+            assert_eq!(only(Prop::NVal(n), &props, Subject::Typed), text);
+        }
+        let same = [Prop::NVal(3), Prop::Consistent(true)];
+        assert_eq!(props.changed(&same, Subject::Typed), Ok(props.clone()));
+        assert_eq!(
+            only(Prop::WriteOnce(true), &props, Subject::Typed),
+            "Cannot set existing bucket type to `write_once`"
+        );
+
+        let hook = || vec![Hook::Named(Bytes::from_static(b"h"))];
+        for unfit in [Prop::Ttl(60), Prop::Precommit(hook()), Prop::Postcommit(hook()), Prop::NVal(8)] {
+            let name = unfit.name();
+            assert_eq!(reasons(consistent(vec![unfit.clone()]))[0].0, name);
+            assert_eq!(reasons(props.changed(&[unfit], Subject::Typed))[0].0, name);
+        }
+        assert!(consistent(vec![Prop::NVal(7)]).is_ok());
+        let ignored = [
+            Prop::R(Quorum::One),
+            Prop::Pw(Quorum::All),
+            Prop::NotfoundOk(false),
+            Prop::AllowMult(false),
+            Prop::LastWriteWins(true),
+            Prop::DvvEnabled(false),
+        ];
+        assert!(props.changed(&ignored, Subject::Typed).is_ok());
+        let once = consistent(vec![Prop::WriteOnce(true)]);
+        let text = "Write once buckets must not be consistent=true".to_owned();
+        assert_eq!(reasons(once), [("consistent", text)]);
     }
 
     #[test]

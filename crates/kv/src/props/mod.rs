@@ -11,7 +11,9 @@
 //! A stored value of an older program is read as it is, and may be set again: only a change is checked.
 //!
 //! Buckets of the type `default` cannot have what a type decides for good: a data type, strong consistency,
-//! write-once. Left out: data types and strong consistency themselves, so no type can have them either.
+//! write-once. A type is made consistent when it is created, and keeps its `n_val`, as do its buckets: the groups of its
+//! keys ([`crate::consistent`]) go by both. It has no hooks and no `ttl`. Properties of quorums and siblings are kept
+//! and reported there, and change nothing. Left out: data types, so no type can have one.
 //!
 //! * `check.rs`: what may be changed to what.
 //! * `types.rs`: bucket types. `table.rs`: all types and buckets of a node. `digest.rs`: how two nodes find out what differs.
@@ -42,6 +44,9 @@ use crate::quorum::Quorum;
 
 /// The most replicas a bucket may ask for: far beyond any use, and small enough to walk a ring for.
 pub const N_VAL_MAX: u32 = 64;
+
+/// The most replicas of a consistent type: the voters of its groups.
+pub const CONSISTENT_N_VAL_MAX: u32 = strong::group::VOTERS_MAX as u32;
 
 /// The longest time to live, in seconds: ten years. Hash trees are kept for each day on which something ends.
 pub const TTL_MAX: u32 = 10 * 365 * 86_400;
@@ -241,7 +246,7 @@ props! {
     search_index SearchIndex: Option<Bytes> = None, 25;
     /// The data type: its bucket type's.
     datatype Datatype: Option<Bytes> = None, 26;
-    /// Strong consistency: its bucket type's.
+    /// Whether writes of a key have one order, kept by its group: its bucket type's.
     consistent Consistent: bool = false, 27;
     /// Whether keys are written once: its bucket type's.
     write_once WriteOnce: bool = false, 28;
@@ -286,6 +291,15 @@ impl BucketProps {
     /// [`Error::Precommit`] with Riak's reason, of the first hook.
     pub fn check_precommit(&self) -> Result<(), Error> {
         self.precommit.first().map_or(Ok(()), |hook| Err(Error::Precommit(hook.failure())))
+    }
+
+    /// Whether replicas may read, join, repair, carry or reap versions of a key by themselves. In consistent types its
+    /// group alone does so.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], as Riak answers where strong consistency is off.
+    pub fn check_eventual(&self) -> Result<(), Error> {
+        if self.consistent && !base::planted!(RepairBesideGroup) { Err(Error::Unavailable) } else { Ok(()) }
     }
 
     /// Whether readers are shown one sibling, the newest, of an object that may have more.

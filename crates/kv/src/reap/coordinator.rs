@@ -4,7 +4,7 @@
 //! 2. When all have agreed, have them confirm it.
 //! 3. When all have, have them remove the tombstone, and remove it here.
 //!
-//! A node alone removes it. Invariant: an answer counts for the round that it names, once; and before the third round any
+//! A node alone removes it. In a consistent type nothing is asked: its groups reap. Invariant: an answer counts for the round that it names, once; and before the third round any
 //! failure, of whomever, is a refusal: a member that was started again may have said yes as another process.
 
 use bytes::Bytes;
@@ -113,6 +113,9 @@ impl Reap {
     }
 
     fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
+        if matches!(event, Event::Start) && ctx.props.check_eventual().is_err() {
+            return self.refuse();
+        }
         let is_late = matches!(event, Event::Late | Event::Expired);
         match (&mut self.state, event) {
             (State::Choosing { .. }, Event::Start) => {

@@ -1,4 +1,4 @@
-//! A node's part in a reaping that another node coordinates.
+//! A node's part in a reaping that another node coordinates. In a consistent type it agrees to none.
 
 use bytes::Bytes;
 use ring::NodeId;
@@ -37,7 +37,11 @@ impl Part {
     }
 
     fn advance(&mut self, event: Event, ctx: &mut StepContext<'_>) -> Next {
+        let is_eventual = ctx.props.check_eventual().is_ok();
         let (round, agrees) = match &mut self.0 {
+            State::Promise(_) if !is_eventual => (Round::Promise, Some(false)),
+            State::Confirm(_) if !is_eventual => (Round::Confirm, Some(false)),
+            State::Remove(_) if !is_eventual => (Round::Remove, Some(false)),
             State::Promise(promise) => (Round::Promise, promise.step(event, ctx)),
             State::Confirm(tombstone) => {
                 let has_grave = ctx.grave.promised() == Some(tombstone);

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
 mod common;
+mod consistent;
 mod context_folds;
 mod coordinators;
 mod coverage;

@@ -41,9 +41,14 @@ pub struct Registration {
 impl StoreBirths {
     /// The store that holds the keys of `prefix`, of as many as there are prefixes in the cluster.
     pub fn of_prefix(&self, prefix: u16, prefixes: RingSize) -> Birth {
+        self.births[usize::from(self.shard_of_prefix(prefix, prefixes))]
+    }
+
+    /// The shard of that store.
+    pub fn shard_of_prefix(&self, prefix: u16, prefixes: RingSize) -> u16 {
         let finer = prefixes.bits() - u32::from(self.ring_bits);
         let shards = u16::try_from(self.births.len()).expect("State::flaw holds stores to their bound");
-        self.births[usize::from(ring::shard_of(prefix >> finer, shards))]
+        ring::shard_of(prefix >> finer, shards)
     }
 
     /// Whether a node can have such stores.
@@ -65,6 +70,11 @@ impl State {
         let is_of =
             |record: &&Record| (record.starts, record.start) == (registration.starts, registration.start);
         self.members.get(&node).filter(is_of).map(|_| registration)
+    }
+
+    /// The stores that a member has registered last, by whichever process.
+    pub fn last_registration(&self, node: NodeId) -> Option<&Registration> {
+        self.consistent.as_ref()?.registrations.get(&node)
     }
 
     /// Idempotent: it cannot be taken back.

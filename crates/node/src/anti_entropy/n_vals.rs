@@ -1,4 +1,4 @@
-//! Numbers of replicas of ledger keys.
+//! Numbers of replicas of ledger keys. Keys of consistent types have none here: their groups keep replicas equal.
 
 use ::object::key;
 use bytes::Bytes;
@@ -28,7 +28,9 @@ impl NVals {
             bucket_type: Bytes::copy_from_slice(&parts.bucket_type),
             name: Bytes::copy_from_slice(&parts.bucket),
         };
-        let n_val = self.table.get_as_replica(&bucket).ok().map(|props| props.n_val);
+        let props = self.table.get_as_replica(&bucket).ok();
+        let n_val = props.filter(|props| !props.consistent || base::planted!(RepairBesideGroup));
+        let n_val = n_val.map(|props| props.n_val);
         self.last = Some((names, n_val));
         n_val
     }

@@ -363,7 +363,12 @@ impl OrphanedRanges {
     fn hint_orphan(&mut self, env: &mut Env, key: &Bytes) -> bool {
         let Ok((prefix, bucket)) = placed(key) else { return true };
         // One whose bucket type is not known here yet is seen again.
-        let Ok(n_val) = env.props.get_as_replica(&bucket).map(|props| props.n_val) else { return true };
+        let Ok(props) = env.props.get_as_replica(&bucket) else { return true };
+        if props.consistent {
+            // Its group has it, and takes no hints.
+            return true;
+        }
+        let n_val = props.n_val;
         hint_for_all(env, key, prefix, n_val, &[]).is_ok()
     }
 

@@ -40,6 +40,8 @@ pub(super) enum Page {
     Trees(TreesPage),
     /// The compaction of the node's stores.
     Compact,
+    /// The groups of consistent bucket types.
+    Strong,
     /// The node's last purge.
     Purge,
     /// The end of the one that is under way.
@@ -155,9 +157,10 @@ enum Change {
 /// What may be done with a page.
 pub(super) fn allowed(page: &Page) -> &'static [Method] {
     match page {
-        Page::Status | Page::Members | Page::OpenApi | Page::Types | Page::Trees(TreesPage::Show) => {
+        Page::Status | Page::Members | Page::OpenApi | Page::Types | Page::Strong => {
             &[Method::Get, Method::Head]
         }
+        Page::Trees(TreesPage::Show) => &[Method::Get, Method::Head],
         Page::Type(_) => &[Method::Get, Method::Head, Method::Put, Method::Post],
         Page::Cluster(ClusterPage::Show | ClusterPage::Plan | ClusterPage::Transfers) => {
             &[Method::Get, Method::Head]
@@ -201,7 +204,7 @@ pub(super) fn request(page: &Page, method: Method, body: &[u8]) -> Result<Option
         (Page::Activate(name), _) => {
             (Request::ChangeType(name.clone(), TypeChange::Activate), None, Change::Activate)
         }
-        (Page::Status | Page::OpenApi | Page::Cluster(_) | Page::Trees(_), _)
+        (Page::Status | Page::OpenApi | Page::Cluster(_) | Page::Trees(_) | Page::Strong, _)
         | (Page::Backup | Page::StopBackup | Page::Compact | Page::Purge | Page::StopPurge, _) => {
             return Ok(None);
         }
@@ -408,6 +411,7 @@ mod tests {
             Page::Backup,
             Page::StopBackup,
             Page::Compact,
+            Page::Strong,
             Page::Purge,
             Page::StopPurge,
         ] {

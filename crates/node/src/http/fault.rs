@@ -69,7 +69,9 @@ impl From<&Error> for Fault {
             Error::InsufficientVnodes { have, need } => {
                 Fault::new(503, errors::insufficient_vnodes(*have, *need))
             }
-            Error::MatchFound | Error::Modified | Error::NotFoundCondition => Fault::new(412, ""),
+            Error::MatchFound | Error::Modified | Error::NotFoundCondition | Error::Failed => {
+                Fault::new(412, "")
+            }
             Error::NoType(name) => Fault::new(404, format!("Unknown bucket type: {}", shown(name))),
             Error::EmptyName(Name::Bucket) => Fault::bad(errors::EMPTY_BUCKET),
             Error::EmptyName(Name::Key) => Fault::bad(errors::EMPTY_KEY),
@@ -96,6 +98,9 @@ impl From<&Error> for Fault {
             | Error::NotCovered
             | Error::Unreachable
             | Error::Fenced(_) => Fault::new(503, error.to_string()),
+            // Riak's text under another status: whoever asks again later may be served.
+            Error::Unavailable => Fault::new(503, format!("Error:\n{}", errors::UNAVAILABLE)),
+            Error::NotInConsistentTypes(_) => Fault::new(501, error.to_string()),
             Error::Exhausted(_) => Fault::new(507, error.to_string()),
             Error::Damaged(_) | Error::Store(_) | Error::Unsupported(_) => {
                 Fault::new(500, format!("Error:\n{error}"))

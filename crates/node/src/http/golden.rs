@@ -100,6 +100,9 @@ fn answers_are_those_that_are_written() {
     for change in [TypeChange::Create(vec![Prop::NVal(2)]), TypeChange::Activate] {
         node.serve(kv::Request::ChangeType("t".into(), change));
     }
+    for change in [TypeChange::Create(vec![Prop::Consistent(true)]), TypeChange::Activate] {
+        node.serve(kv::Request::ChangeType("c".into(), change));
+    }
     let mut session = connect();
     let mut chosen = Chosen::new();
     let blocks: Vec<&str> = EXCHANGES.split("\n## ").skip(1).collect();

@@ -131,6 +131,7 @@ fn admin(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused
             Some(_) => return Ok(None),
         },
         b"compact" => Page::Compact,
+        b"strong" => Page::Strong,
         b"purge" => match rest.next() {
             None => Page::Purge,
             Some(word) if word == "stop" => Page::StopPurge,

@@ -67,6 +67,8 @@ pub enum Question {
     Trees(TreesPage, Bytes),
     /// The state of the compaction of the node's stores, or its begin.
     Compact(CompactPage),
+    /// What is the state of the groups of consistent bucket types?
+    Strong,
     /// How is the node's purge, or may one be begun?
     Purge(PurgePage),
 }
@@ -388,6 +390,7 @@ impl Session {
                 Incoming::Question(Question::Compact(CompactPage::Begin))
             }
             Page::Compact => Incoming::Question(Question::Compact(CompactPage::Show)),
+            Page::Strong => Incoming::Question(Question::Strong),
             Page::Purge => Incoming::Question(Question::Purge(admin::purge_page(method, body)?)),
             Page::StopPurge => Incoming::Question(Question::Purge(PurgePage::Stop)),
             _ => {

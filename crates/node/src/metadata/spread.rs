@@ -15,7 +15,7 @@
 //! properties anywhere changes nothing, and so do properties of an untyped bucket that equal the defaults.
 //!
 //! A bucket type is activated only while every node can be reached: each has kept it by then, or is told it with its
-//! activation.
+//! activation. A consistent type is activated only when its groups are founded.
 //!
 //! A change that cannot be written is refused and taken back. One that another node keeps holds nevertheless, for as
 //! long as this process lives; the next is told it again.
@@ -33,8 +33,8 @@ use crate::shard::output::Output;
 use crate::shard::reply_to::ReplyTo;
 use base::Monotonic;
 use bytes::Bytes;
-use kv::props::{N_VAL_MAX, StampedProps};
-use kv::{Bucket, Error, Prop, PropsChange, Response, TypeChange};
+use kv::props::{N_VAL_MAX, StampedProps, StampedType};
+use kv::{Bucket, Error, Prop, PropsChange, Response, TypeChange, TypeStatus};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A change that is being spread.
@@ -103,7 +103,8 @@ impl PropsSpread {
     ) -> Option<PropsChange> {
         let now = env.version_clock.next(env.clock.wall(), env.props.type_stamp(&name));
         let checked = env.knobs.limits.check_type(&name);
-        match checked.and_then(|()| env.props.changed_type(&name, &change, now, env.peers.all_up())) {
+        let changed = checked.and_then(|()| env.props.changed_type(&name, &change, now, env.peers.all_up()));
+        match changed.and_then(|changed| check_founded(env, &name, changed)) {
             Ok(changed) => {
                 self.spread(env, reply_to, PropsChange::Type(name, changed), Response::PropsSet, deadline)
             }
@@ -294,6 +295,17 @@ impl PropsSpread {
             self.end_spread(env, id, Err(Error::Timeout));
         }
     }
+}
+
+/// Refuses to activate a consistent type before its groups are founded: the shell has them founded first.
+fn check_founded(env: &Env, name: &Bytes, changed: StampedType) -> Result<StampedType, Error> {
+    let n_val = u8::try_from(changed.props.n_val).unwrap_or(u8::MAX);
+    let is_founded = env.agreement.foundings.contains_key(&n_val);
+    let needs_groups = changed.active && changed.props.consistent && env.props.of_type(name).is_err();
+    if needs_groups && !is_founded {
+        return Err(Error::TypeStatus(TypeStatus::Created));
+    }
+    Ok(changed)
 }
 
 /// The change that a client wants; `None` if nothing has to change.

@@ -16,6 +16,11 @@ use kv::index::{RowsAsk, RowsPage};
 use kv::props::PropsSums;
 use kv::replica::{Answer, Ask, Reason};
 use kv::{Error, Page, PageAsk, PropsChange, Request, Response};
+use strong::Endpoint;
+
+/// The first version of the protocol in which there are consistent bucket types. A cluster has them only once all its
+/// members speak it.
+pub const VERSION_CONSISTENT: u16 = 9;
 
 pub use codec::{DecodeError, EncodeError, RefusedMessage};
 pub use kv::replica::NodeId;
@@ -206,6 +211,54 @@ pub enum PeerMessage {
         /// The question.
         id: AskId,
     },
+    /// Messages of consistent groups.
+    Groups {
+        /// The receiving shard.
+        to: ShardId,
+        /// The urgency of all of them.
+        lane: strong::envelope::Lane,
+        /// A [`strong::envelope::Envelope`].
+        envelope: Bytes,
+    },
+    /// A message of a catch-up of a consistent group.
+    CatchUp {
+        /// The receiving shard.
+        to: ShardId,
+        /// A [`strong::catch_up::CatchUpMessage`].
+        message: Bytes,
+    },
+    /// A client's request that the leader of a consistent group is to execute.
+    AskLeader {
+        /// The question.
+        id: AskId,
+        /// Milliseconds after which nobody waits for the answer.
+        ttl_ms: u32,
+        /// The process that is asked; another one drops the request.
+        life: u64,
+        /// The number of a write, by which copies of the message are known: its origin, and a number of that.
+        number: Option<(Endpoint, u64)>,
+        /// A get, a put or a delete; its key is known.
+        request: Box<Request>,
+    },
+    /// The answer to a [`PeerMessage::AskLeader`].
+    LeaderAnswer {
+        /// The question.
+        id: AskId,
+        /// The answer.
+        answer: LeaderAnswer,
+    },
+}
+
+/// The answer of a node that was asked as the leader of a group.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LeaderAnswer {
+    /// It does not lead, and has done nothing.
+    NotLeader {
+        /// The node that leads, as far as it knows.
+        leader: Option<NodeId>,
+    },
+    /// It leads, and this is the end of the request.
+    Done(Box<Result<Response, Error>>),
 }
 
 /// Up to so many bytes a word of membership is one on who is there, or on who leads, which must not wait: probes and heartbeats.
@@ -259,6 +312,7 @@ impl PeerMessage {
                 | PeerMessage::CopyPart { .. }
                 | PeerMessage::Tree { .. }
                 | PeerMessage::PropsInForce { .. }
+                | PeerMessage::LeaderAnswer { .. }
         )
     }
 
@@ -279,6 +333,10 @@ impl PeerMessage {
             PeerMessage::AskRows { id, .. } => PeerMessage::Rows { id, page: Err(error) },
             PeerMessage::AskCopy { id, .. } => PeerMessage::CopyPart { id, part: Err(error) },
             PeerMessage::AskTree { id, .. } => PeerMessage::Tree { id, answer: Err(error) },
+            // It was not sent, so nothing was done.
+            PeerMessage::AskLeader { id, .. } => {
+                PeerMessage::LeaderAnswer { id, answer: LeaderAnswer::NotLeader { leader: None } }
+            }
             _ => return None,
         })
     }
@@ -293,6 +351,8 @@ impl PeerMessage {
                 Reason::Handoff | Reason::Copy => Lane::Handoff,
             },
             PeerMessage::Membership { bytes } if bytes.len() <= SMALL_MEMBERSHIP => Lane::Liveness,
+            PeerMessage::Groups { lane: strong::envelope::Lane::Liveness, .. } => Lane::Liveness,
+            PeerMessage::CatchUp { .. } => Lane::Handoff,
             PeerMessage::AskPage { .. }
             | PeerMessage::Page { .. }
             | PeerMessage::AskRows { .. }
@@ -319,7 +379,9 @@ pub fn route(message: &PeerMessage, layout: &Layout) -> ShardId {
         | PeerMessage::Rows { id, .. }
         | PeerMessage::CopyPart { id, .. }
         | PeerMessage::Tree { id, .. }
+        | PeerMessage::LeaderAnswer { id, .. }
         | PeerMessage::PropsInForce { id } => ShardId(id.shard().0 % layout.shards),
+        PeerMessage::Groups { to, .. } | PeerMessage::CatchUp { to, .. } => ShardId(to.0 % layout.shards),
         PeerMessage::Props { .. } | PeerMessage::AskProps { .. } | PeerMessage::Membership { .. } => {
             ShardId(0)
         }
@@ -340,7 +402,7 @@ pub fn route(message: &PeerMessage, layout: &Layout) -> ShardId {
             ShardId(layout.shard_of(first))
         }
         PeerMessage::AskTree { ask, .. } => ShardId(layout.shard_of(ask.first().unwrap_or_default())),
-        PeerMessage::Forward { request, .. } => {
+        PeerMessage::Forward { request, .. } | PeerMessage::AskLeader { request, .. } => {
             let (bucket, key) = (request.bucket(), request.key());
             let prefix = bucket.zip(key).map_or(0, |(bucket, key)| layout.prefix(bucket, key));
             ShardId(layout.shard_of(prefix))

@@ -301,7 +301,8 @@ fn may_sweep(env: &Env) -> bool {
 /// Whether this node may have a tombstone reaped, and does not know of it already.
 fn is_to_be_swept(env: &Env, reaper: &Reaper, key: &Bytes) -> bool {
     let Ok((prefix, bucket)) = placed(key) else { return false };
-    let Ok(props) = env.props.get_as_replica(&bucket) else { return false };
+    let props = env.props.get_as_replica(&bucket).ok().filter(|props| !props.consistent);
+    let Some(props) = props else { return false };
     let is_primary = env.ownership().is_primary(prefix, props.n_val);
     is_primary && env.can_reap(key) && !reaper.knows(key)
 }

@@ -32,6 +32,8 @@ pub(crate) enum Place {
     Node(NodeId, Coordinator),
     /// Here.
     Here(Ready),
+    /// The leader of a consistent group.
+    Leader(Ready),
     /// Nowhere.
     Refused(Error),
 }
@@ -54,6 +56,10 @@ pub(crate) fn find(
         Ok(props) => Arc::clone(props),
         Err(error) => return Place::Refused(error),
     };
+
+    if props.consistent {
+        return Place::Leader(Ready { reply_to, coordinator, prefix, props, deadline });
+    }
 
     // A value that is written once is written without reading, so any node will do; and what a hook refuses is not
     // written.

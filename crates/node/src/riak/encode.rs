@@ -208,6 +208,8 @@ pub(super) fn error_text(error: &Error, asked: Asked) -> String {
         Error::DefaultTypeFixed => "Invalid bucket properties: no_default_update".into(),
         Error::Timeout => errors::TIMEOUT.into(),
         Error::Overload => errors::OVERLOAD.into(),
+        Error::Failed => errors::FAILED.into(),
+        Error::Unavailable => errors::UNAVAILABLE.into(),
         Error::BadIndex(_)
         | Error::Precommit(_)
         | Error::TooLarge { .. }
@@ -225,6 +227,7 @@ pub(super) fn error_text(error: &Error, asked: Asked) -> String {
         | Error::Fenced(_)
         | Error::Exhausted(_)
         | Error::Unsupported(_)
+        | Error::NotInConsistentTypes(_)
         | Error::Store(_) => error.to_string(),
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use base::Wall;
 use base::rng::SplitMix64;
 use bytes::{Bytes, BytesMut};
+use kv::consistent::{self, Current, Plan};
 use kv::index::{Row, RowList, RowRef, Span};
 use kv::list::{ListCollector, is_listed};
 use kv::props::{PropsChange, StampedProps};
@@ -19,6 +20,7 @@ use kv::{
 };
 use object::{Actor, Dot};
 use protocol::{Message, codes, messages as pb};
+use strong::group;
 
 use super::{Identity, Incoming, Session};
 
@@ -26,6 +28,12 @@ const TRANSCRIPT: &str = include_str!("transcript.txt");
 
 /// Exchanges about bucket types, written by hand from what is known of a real node.
 const TYPES: &str = include_str!("types.txt");
+
+/// Exchanges about consistent types, written by hand from what is known of a real node.
+const CONSISTENT: &str = include_str!("consistent.txt");
+
+/// 21 November 2026, 11:36:10.
+const WALL: Wall = Wall(1_795_260_970_752_067);
 
 /// A node without a disk.
 pub(crate) struct Node {
@@ -47,6 +55,11 @@ impl Node {
             && let Err(error) = self.table.get(bucket)
         {
             return vec![Err(error)];
+        }
+        if request.bucket().is_some_and(|bucket| self.table.get(bucket).is_ok_and(|props| props.consistent))
+            && matches!(request, Request::Get(_) | Request::Put(_) | Request::Delete(_))
+        {
+            return vec![self.ask_group(request)];
         }
         match request {
             Request::Get(get) => {
@@ -116,6 +129,52 @@ impl Node {
         }
     }
 
+    /// A request on a key of a consistent type, whose group is this node alone. Groups of keys of some names answer what
+    /// these say.
+    fn ask_group(&mut self, mut request: Request) -> Result<Response, Error> {
+        if let Request::Put(put) = &mut request {
+            put.invent_key(&mut self.rng);
+        }
+        let bucket = request.bucket().unwrap().clone();
+        let key = request.key().unwrap().clone();
+        let props = Arc::clone(self.table.get(&bucket)?);
+        let told = match &key[..] {
+            b"unavailable" => Some(group::Answer::Unavailable(group::Cause::NotReady)),
+            b"timeout" => Some(group::Answer::Timeout),
+            _ => None,
+        };
+        let plan = match request {
+            Request::Get(get) => {
+                consistent::check_get(&get, &self.limits)?;
+                if let Some(error) = told.and_then(consistent::error_of) {
+                    return Err(error);
+                }
+                return consistent::get_response(&get, self.objects.get(&(bucket, key)).cloned());
+            }
+            Request::Put(put) => Plan::put(*put, &props, &self.limits)?,
+            Request::Delete(delete) => Plan::delete(delete, &props)?,
+            other => unreachable!("a request about a key, and not {other:?}"),
+        };
+        if let Some(error) = told.and_then(consistent::error_of) {
+            return Err(error);
+        }
+        let name = (bucket, key);
+        let current = Current::of(self.objects.get(&name).map(|(head, _)| &head[..]))?.version;
+        let holds = match plan.condition() {
+            group::Condition::None => true,
+            group::Condition::Absent => current.is_none(),
+            group::Condition::Is(version) => current == Some(version),
+        };
+        if !holds {
+            return Err(consistent::error_of(group::Answer::Failed).unwrap());
+        }
+        self.counter += 1;
+        let (head, value) = plan.object(group::Version::new(0, self.counter), WALL);
+        let response = plan.response(&head, &value);
+        self.objects.insert(name, (head, value));
+        Ok(response)
+    }
+
     fn set_props(&mut self, bucket: &Bucket, props: Option<Arc<kv::BucketProps>>) {
         let stamp = self.table.stamp(bucket) + 1;
         self.table.set(bucket, StampedProps { stamp, props });
@@ -174,7 +233,7 @@ impl Node {
             };
             let mut turn = StepContext {
                 here: kv::NodeId(0),
-                wall: Wall(1_795_260_970_752_067),
+                wall: WALL,
                 clock: &mut clock,
                 asker: None,
                 next_dot: &mut next_dot,
@@ -383,6 +442,23 @@ fn answers_about_bucket_types_are_those_that_are_written() {
     assert!(exchanges.len() >= 18, "{}", exchanges.len());
     for Exchange { name, request, answers } in exchanges {
         assert_eq!(run(&mut node, &mut session, &request), answers, "{name}");
+    }
+}
+
+#[test]
+fn answers_about_consistent_types_are_those_that_are_written() {
+    let identity = Arc::new(Identity { node: "g1@127.0.0.1".into(), version: "25".into() });
+    let mut node = Node::new();
+    for change in [TypeChange::Create(vec![Prop::Consistent(true)]), TypeChange::Activate] {
+        node.serve(Request::ChangeType("c".into(), change));
+    }
+    let mut session = Session::new(Arc::clone(&identity));
+    for Exchange { name, request, answers } in exchanges(CONSISTENT) {
+        let lines = run(&mut node, &mut session, &request);
+        assert_eq!(lines, answers, "{name}");
+        if lines.last() == Some(&Line::Closed) {
+            session = Session::new(identity.clone());
+        }
     }
 }
 

@@ -9,6 +9,14 @@ base::counters! {
         puts => hidden,
         /// Deletes begun.
         deletes => hidden,
+        /// Reads of consistent types begun.
+        consistent_gets => "consistent_gets_total",
+        /// Writes and deletes of consistent types begun.
+        consistent_puts => "consistent_puts_total",
+        /// Catch-ups of consistent groups begun.
+        consistent_catch_ups,
+        /// Messages of consistent groups that were not understood.
+        consistent_malformed,
         /// Requests passed on to another shard.
         hops => "hops_total",
         /// Requests answered with an error.

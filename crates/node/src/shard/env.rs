@@ -16,9 +16,10 @@ use super::knobs::{Knobs, ShardConfig};
 use super::output::Output;
 use super::owners::{FoldOwners, ScanOwners};
 use super::reply_to::ReplyTo;
+use crate::consistent::agreement::Agreement;
 use crate::hop::{Hop, ShardId};
 use crate::liveness::peers::Peers;
-use crate::peer::{AskId, NodeId, PeerMessage};
+use crate::peer::{AskId, LeaderAnswer, NodeId, PeerMessage};
 use crate::request::task::Task;
 use crate::store::Store;
 use crate::topology::{Epoch, Topology, nodes};
@@ -29,7 +30,7 @@ use engine::Durability;
 use engine::fold::KeyRange;
 use kv::coverage::Plan;
 use kv::{Bucket, BucketTable, Error, Request, Response, VersionClock};
-use ring::{Partition, Position};
+use ring::{Birth, Partition, Position};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +45,10 @@ pub(crate) struct Env {
     pub rng: Box<dyn Rng>,
     /// Members and owners as they were published last.
     pub topology: Topology,
+    /// The agreement on consistent groups as it was published last; empty before that.
+    pub agreement: Arc<Agreement>,
+    /// The birth of the store that is durable; none before it is.
+    pub birth: Option<Birth>,
     /// Other nodes, and which of them can be reached.
     pub peers: Peers,
     /// Bucket properties and bucket types in force.
@@ -116,6 +121,8 @@ impl Env {
             clock,
             rng,
             topology: Topology::at_rest(members, ring),
+            agreement: Arc::default(),
+            birth: None,
             peers,
             props: table,
             store,
@@ -250,6 +257,10 @@ impl Env {
                 self.out.push(Output::Hop { to, message });
             }
             ReplyTo::Coordinator(to, id) => self.reply_to_forward(to, id, result),
+            ReplyTo::Leader(to, id) => {
+                let answer = LeaderAnswer::Done(Box::new(result));
+                self.send(to, PeerMessage::LeaderAnswer { id, answer });
+            }
             ReplyTo::Replica(..)
             | ReplyTo::DualWrite(_)
             | ReplyTo::Exchange

@@ -19,6 +19,8 @@ pub(crate) struct Gauges {
     pub metadata: usize,
     /// Requests that another node coordinates.
     pub forwards: usize,
+    /// Requests on keys of consistent types.
+    pub consistent: usize,
     /// Requests that are not admitted yet.
     pub waiting: usize,
     /// Bytes of values that they hold.
@@ -44,7 +46,7 @@ impl Gauges {
 
     /// All requests.
     pub fn requests(&self) -> usize {
-        self.tasks + self.coverage + self.metadata + self.forwards + self.queued()
+        self.tasks + self.coverage + self.metadata + self.forwards + self.consistent + self.queued()
     }
 
     /// Bytes of values that they hold.

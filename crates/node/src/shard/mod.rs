@@ -44,6 +44,9 @@ pub use output::Output;
 pub use status::{ShardStats, ShardStatus};
 
 use crate::anti_entropy::AntiEntropy;
+use crate::consistent::ConsistentGroups;
+use crate::consistent::agreement::Agreement;
+use crate::consistent::birth::BirthKeeper;
 use crate::coverage::Coverage;
 use crate::frontdoor::Frontdoor;
 use crate::frontdoor::admission::AdmittedRequest;
@@ -72,6 +75,8 @@ use kv::{BucketTable, Error, Event, Request};
 use object::Actor;
 use owners::ScanOwner;
 use reply_to::ReplyTo;
+use ring::Birth;
+use std::sync::Arc;
 use std::time::Duration;
 use store_error::store_error;
 
@@ -85,6 +90,8 @@ pub struct Shard {
     reap: TombstoneReaper,
     anti_entropy: AntiEntropy,
     frontdoor: Frontdoor,
+    birth: BirthKeeper,
+    pub(crate) consistent: ConsistentGroups,
     events: Vec<StoreEvent>,
 }
 
@@ -94,6 +101,7 @@ impl Shard {
         let reaping = config.reaping;
         let mut env = Env::new(config, store.into(), table);
         let actors = Actors::of(&mut env);
+        let consistent = ConsistentGroups::of(&mut env);
         let now = env.now();
         let mut shard = Shard {
             env,
@@ -104,6 +112,8 @@ impl Shard {
             requests: Requests::new(actors, reaping.grave),
             coverage: Coverage::default(),
             metadata: Metadata::default(),
+            birth: BirthKeeper::default(),
+            consistent,
             events: Vec::new(),
         };
         shard.anti_entropy.begin(&mut shard.env);
@@ -132,11 +142,13 @@ impl Shard {
         self.coverage.expire(&mut self.env, now);
         self.metadata.expire(&mut self.env, now);
         self.frontdoor.forwards.expire(&mut self.env, now);
+        self.consistent.expire(&mut self.env, now);
         self.reap.begin_due(&mut self.env, now);
         // A request that is past its deadline and still there waits for the disk: a note of it would wake the shard in
         // vain.
         let parked = self.requests.tasks().deadlines().chain(self.coverage.deadlines());
         let parked = parked.chain(self.metadata.deadlines()).chain(self.frontdoor.forwards.deadlines());
+        let parked = parked.chain(self.consistent.next_deadline());
         let earliest = parked.chain(self.reap.next_due()).filter(|deadline| *deadline > now).min();
         if let Some(earliest) = earliest {
             self.env.deadlines.note(earliest);
@@ -196,7 +208,8 @@ impl Shard {
 
     /// Whether nobody waits for a shard that was told to stop, or will ask it anything.
     pub fn is_drained(&self) -> bool {
-        self.frontdoor.stop.is_drained(&self.env, self.requests.tasks().have_clients())
+        let has_clients = self.requests.tasks().have_clients() || self.consistent.len() > 0;
+        self.frontdoor.stop.is_drained(&self.env, has_clients)
     }
 
     /// Takes a message of another shard.
@@ -275,6 +288,16 @@ impl Shard {
             }
             PeerMessage::Props { id, change } => self.metadata.on_peer_props(&mut self.env, from, id, change),
             PeerMessage::AskProps { leaves, .. } => self.metadata.on_ask_props(&mut self.env, from, &leaves),
+            PeerMessage::Groups { envelope, .. } => {
+                self.consistent.on_envelope(&mut self.env, from, envelope)
+            }
+            PeerMessage::CatchUp { message, .. } => self.consistent.on_catch_up(&mut self.env, from, message),
+            PeerMessage::AskLeader { id, ttl_ms, life, number, request } => {
+                self.consistent.on_ask_leader(&mut self.env, (from, id), ttl_ms, life, number, *request);
+            }
+            PeerMessage::LeaderAnswer { id, answer } => {
+                self.consistent.on_leader_answer(&mut self.env, from, id.number(), answer);
+            }
             PeerMessage::PropsInForce { id } => {
                 self.metadata.on_peer_in_force(&mut self.env, from, id.number());
             }
@@ -290,6 +313,7 @@ impl Shard {
                     self.forward_again(forward, *request);
                 }
             }
+            PeerMessage::Groups { envelope, .. } => self.consistent.on_bounced(&mut self.env, to, envelope),
             // The component that has asked takes it as a refusal.
             question => {
                 if let Some(refusal) = question.refusal(Error::Overload) {
@@ -337,7 +361,11 @@ impl Shard {
         self.env.store.turn(now, &mut events);
         for event in events.drain(..) {
             match event {
-                StoreEvent::Lookup(id, answer) => self.requests.on_lookup(&mut self.env, id, answer),
+                StoreEvent::Lookup(id, answer) => {
+                    if let Some(answer) = self.consistent.on_lookup(&mut self.env, id, answer) {
+                        self.requests.on_lookup(&mut self.env, id, answer);
+                    }
+                }
                 StoreEvent::Scan(id, page) => self.on_scan(id, page),
                 StoreEvent::Fold(id, end) => self.anti_entropy.on_fold(&mut self.env, id, end),
                 StoreEvent::Closed(result) => self.env.out.push(Output::Closed(result)),
@@ -346,6 +374,8 @@ impl Shard {
         }
         self.events = events;
         self.take_acknowledged();
+        self.birth.take_turn(&mut self.env);
+        self.consistent.take_turn(&mut self.env, now);
         self.requests.refuse_unsent(&mut self.env);
         self.admit();
         self.drain();
@@ -374,6 +404,7 @@ impl Shard {
             ScanOwner::OutboundTransfer => self.handoff.outbound.on_scan(env, id, page),
             ScanOwner::InboundCheckpoints => self.handoff.inbound.on_checkpoints(env, id, page),
             ScanOwner::HintRound => self.handoff.hints.on_scan(env, id, page),
+            ScanOwner::ConsistentGroups => self.consistent.on_scan(env, id, page),
             ScanOwner::OrphanedRanges => {
                 let oldest = self.requests.tasks().oldest_name();
                 self.handoff.orphans.on_scan(env, id, page, oldest);
@@ -387,13 +418,14 @@ impl Shard {
         let now = self.env.now();
         self.env.version_clock.tick(self.env.clock.wall(), now);
         self.env.store.tick();
+        self.birth.tick(&mut self.env);
         if self.env.store.is_maintaining() {
             self.env.peers.note_used();
         }
         self.expire(now);
         self.coverage.tick(&mut self.env, now);
         self.metadata.tick(&mut self.env, now);
-        let has_tasks = self.requests.tasks().have_clients();
+        let has_tasks = self.requests.tasks().have_clients() || self.consistent.len() > 0;
         self.frontdoor.stop.tick(&self.env, has_tasks, now);
         let metadata = &self.metadata;
         liveness::tick(&mut self.env, &|env| metadata.known(env), now);
@@ -514,6 +546,7 @@ impl Shard {
                     self.requests.begin(&mut self.env, ready);
                 }
             }
+            Place::Leader(ready) => self.consistent.begin(&mut self.env, ready),
             Place::Shard(shard, coordinator) => {
                 self.env.forward_to_shard(shard, reply_to, coordinator.into_request(), deadline);
             }
@@ -573,6 +606,26 @@ impl Shard {
         self.drain();
     }
 
+    /// Takes the agreement on consistent groups as it was published last. It names this process only once the cluster's
+    /// log has registered it.
+    pub fn agree(&mut self, agreement: Arc<Agreement>) {
+        self.env.agreement = agreement;
+        self.consistent.on_agreement(&mut self.env);
+        self.drain();
+    }
+
+    /// Has the store keep this birth from now on; [`Output::BirthKept`] tells when no crash can take it. A store of
+    /// another backend keeps none.
+    pub fn keep_birth(&mut self, birth: Birth) {
+        self.birth.keep(&mut self.env, birth);
+        self.drain();
+    }
+
+    /// The store's birth, once it is durable.
+    pub fn birth(&self) -> Option<Birth> {
+        self.env.birth
+    }
+
     /// How much transfers may take from now on.
     pub fn budget(&mut self, budget: Budget) {
         self.env.topology.budget = budget;
@@ -591,6 +644,8 @@ impl Shard {
         self.requests.invariants(&self.env);
         self.coverage.invariants(&self.env);
         self.metadata.invariants(&self.env);
+        self.birth.invariants(&self.env);
+        self.consistent.invariants(&self.env);
         self.handoff.invariants(&self.env);
         self.anti_entropy.invariants(&self.env);
         self.reap.invariants(&self.env);
@@ -655,14 +710,19 @@ impl Shard {
             Effect::PeerUp { node, compares_props } => {
                 self.handoff.hints.bring(&mut self.env, node);
                 self.metadata.on_up(&mut self.env, node, compares_props);
+                self.consistent.on_peer(&mut self.env, node);
             }
-            Effect::PeerDown(node) => self.metadata.on_down(node),
+            Effect::PeerDown(node) => {
+                self.metadata.on_down(node);
+                self.consistent.on_peer(&mut self.env, node);
+            }
             Effect::QuestionsLost(node) => {
                 self.requests.fail(&mut self.env, node);
                 self.frontdoor.forwards.fail(&mut self.env, node);
                 self.metadata.fail(&mut self.env, node);
                 self.coverage.fail(&mut self.env, node);
                 self.anti_entropy.fail(&mut self.env, node);
+                self.consistent.on_questions_lost(&mut self.env, node);
             }
             Effect::PropsKnown { node, sums } => self.metadata.on_known(&mut self.env, node, sums),
             Effect::RangesDropped => self.requests.on_ranges_dropped(),

@@ -4,7 +4,7 @@ use crate::hop::{Hop, RequestId, ShardId};
 use crate::peer::{NodeId, PeerMessage};
 use crate::topology::Epoch;
 use kv::{Error, Response};
-use ring::RingVersion;
+use ring::{Birth, RingVersion};
 
 /// One output of a shard.
 #[derive(Debug)]
@@ -37,6 +37,10 @@ pub enum Output {
     /// For the control plane: this shard has, durably, all that the target of this version asks it to have. Told again
     /// after a restart, once it is known again.
     Copied(RingVersion),
+    /// For the control plane: the store's birth is durable, so it may be registered.
+    BirthKept(Birth),
+    /// For the control plane: the store lacks entries that it has acknowledged, so it needs a new birth.
+    Forgot,
     /// The clean stop is complete, or failed.
     Closed(Result<(), engine::Error>),
 }

@@ -24,6 +24,8 @@ pub(crate) enum ScanOwner {
     HintRound,
     /// The search for ranges that this node is not to have.
     OrphanedRanges,
+    /// A part of a catch-up, or tombstones, of consistent groups.
+    ConsistentGroups,
 }
 
 /// The owner of a fold.

@@ -12,6 +12,8 @@ pub(crate) enum ReplyTo {
     Shard(ShardId, RequestId),
     /// Another node, which has passed its client's request on.
     Coordinator(NodeId, AskId),
+    /// Another node, which has asked this one as the leader of a consistent group.
+    Leader(NodeId, AskId),
     /// Another node, which asks this replica.
     Replica(NodeId, AskId),
     /// Another task of this shard, which waits until its write is on the nodes that take over.

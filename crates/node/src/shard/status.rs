@@ -3,10 +3,13 @@
 use super::Shard;
 use super::counters::ShardCounters;
 use crate::anti_entropy::status::TreesStatus;
+use crate::consistent::report::GroupReport;
 use crate::handoff::receiver::TransferStatus;
 use crate::peer::NodeId;
 use crate::request::place::placement;
+use bytes::Bytes;
 use engine::store::StoreStats;
+use kv::TypeStatus;
 use ring::Position;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -139,6 +142,18 @@ impl<'a> ShardStatus<'a> {
     /// these can be reached.
     pub fn kept_for(&self) -> Vec<NodeId> {
         self.shard.handoff.orphans.kept_for()
+    }
+
+    /// The number of replicas of a consistent bucket type that is not active yet; `None` of any other.
+    pub fn inactive_consistent(&self, bucket_type: &Bytes) -> Option<u32> {
+        let types = self.shard.env.props.types(true);
+        let (_, status, props) = types.iter().find(|(name, ..)| name == bucket_type)?;
+        (props.consistent && *status != TypeStatus::Active).then_some(props.n_val)
+    }
+
+    /// The state of each group at this shard's store; none before its node has a consistent bucket type.
+    pub fn groups(&self) -> Vec<GroupReport> {
+        self.shard.consistent.reports()
     }
 
     /// How far inbound transfers are.

@@ -37,7 +37,10 @@ use engine::fold::{
 };
 use engine::lost::LostRanges;
 use engine::store::{Event, Reclaimed, StoreStats};
-use engine::{Before, Damage, Durability, Error, Lookup, Seq, Want, Write};
+use engine::{
+    AppliedRange, Before, Damage, Durability, Error, FoundGroup, GroupBatch, GroupNumber, Jsn, Lookup, Seq,
+    Want, Write,
+};
 use entries::Entries;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +50,9 @@ const NO_BACKUP: Error = Error::Refused("a backup of a node with another backend
 
 /// Why a compaction is refused.
 const NO_RECLAIM: Error = Error::Refused("a compaction of a store with another backend than annulet");
+
+/// The reason why a consistent group is refused.
+const NO_GROUPS: Error = Error::Refused("a consistent group in a store of another backend than annulet");
 
 /// A shard's store.
 #[expect(clippy::large_enum_variant, reason = "one for each shard, and most are of the first kind")]
@@ -403,6 +409,40 @@ impl Store {
     /// The state of the last compaction; an empty one of another backend.
     pub fn reclaimed(&self) -> Reclaimed {
         self.engine_part().map(engine::Store::reclaimed).unwrap_or_default()
+    }
+
+    /// Appends a batch of a consistent group ([`engine::Store::propose`]).
+    ///
+    /// # Errors
+    /// [`Error::Refused`] of another backend, and those of the engine.
+    pub fn propose(&mut self, batch: &GroupBatch<'_>) -> Result<Jsn, Error> {
+        self.engine_part_mut().ok_or(NO_GROUPS)?.propose(batch)
+    }
+
+    /// Applies entries of consistent groups ([`engine::Store::apply_proposals`]).
+    ///
+    /// # Errors
+    /// [`Error::Refused`] of another backend, and those of the engine.
+    pub fn apply_proposals(&mut self, applied: &[AppliedRange<'_>]) -> Result<Option<Seq>, Error> {
+        self.engine_part_mut().ok_or(NO_GROUPS)?.apply_proposals(applied)
+    }
+
+    /// All records with a number below this one are synced; zero of another backend.
+    pub fn synced_jsn(&self) -> Jsn {
+        self.engine_part().map_or(Jsn(0), engine::Store::synced_jsn)
+    }
+
+    /// The consistent groups that the open found. They are told once.
+    pub fn take_groups(&mut self) -> Vec<FoundGroup> {
+        self.engine_part_mut().map(engine::Store::take_groups).unwrap_or_default()
+    }
+
+    /// Removes a consistent group's state and entries ([`engine::Store::remove_group`]).
+    ///
+    /// # Errors
+    /// [`Error::Refused`] of another backend, and those of the engine.
+    pub fn remove_group(&mut self, group: GroupNumber) -> Result<Jsn, Error> {
+        self.engine_part_mut().ok_or(NO_GROUPS)?.remove_group(group)
     }
 
     fn engine(&mut self) -> Result<&mut engine::Store, Error> {

@@ -6,9 +6,11 @@
 
 mod anti_entropy;
 mod backends;
+mod births;
 mod clocks;
 mod cluster;
 mod common;
+mod consistent;
 mod contexts;
 mod deadlines;
 mod ending;

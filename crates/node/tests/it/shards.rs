@@ -88,6 +88,7 @@ impl Node {
                     }
                     Output::Hop { to, message } => self.shards[usize::from(to.0)].hop(message),
                     Output::Adopted(_) | Output::Copied(_) => unreachable!("nobody publishes anything"),
+                    Output::BirthKept(_) | Output::Forgot => unreachable!("no store is given a birth"),
                     Output::Peer { .. } => unreachable!("a node alone has nobody to write to"),
                     Output::Closed(result) => result.unwrap(),
                 }

@@ -10,8 +10,11 @@ use kv::{
     Bucket, DeleteRequest, Error, GetRequest, Prop, PutRequest, Quorum, ReadStrategy, Request, Response,
     TypeChange, TypeStatus,
 };
-use node::{AskId, Load, PeerMessage};
+use membership::state::{Founding, StoreBirths};
+use node::{Agreement, AskId, Load, PeerMessage};
 use object::Metadata;
+use ring::Birth;
+use std::sync::Arc;
 use std::time::Duration;
 
 const T: Bytes = Bytes::from_static(b"t");
@@ -50,6 +53,39 @@ fn get_typed(cluster: &mut Cluster, node: usize, key: &str) -> Vec<String> {
 fn activated(cluster: &mut Cluster, props: Vec<Prop>) {
     assert_eq!(change(cluster, 0, TypeChange::Create(props)), Ok(Response::PropsSet));
     assert_eq!(change(cluster, 1, TypeChange::Activate), Ok(Response::PropsSet));
+}
+
+#[test]
+fn a_consistent_type_is_activated_when_its_groups_are_founded() {
+    let data = folder();
+    let mut cluster = three(&data);
+    let create = TypeChange::Create(vec![Prop::Consistent(true), Prop::NVal(3)]);
+    assert_eq!(change(&mut cluster, 0, create), Ok(Response::PropsSet));
+    let wanted = |cluster: &Cluster| cluster.nodes[1].as_ref().unwrap().status().inactive_consistent(&T);
+    assert_eq!(wanted(&cluster), Some(3));
+    let not_ready = Err(Error::TypeStatus(TypeStatus::Created));
+    assert_eq!(change(&mut cluster, 1, TypeChange::Activate), not_ready);
+
+    let founding = Founding {
+        number: 1,
+        epoch: 0,
+        owners: [NodeId(0); 16].into(),
+        stores: Arc::new(
+            [(NodeId(0), StoreBirths { ring_bits: 4, births: [Birth::of(1).unwrap()].into() })].into(),
+        ),
+    };
+    let found = |cluster: &mut Cluster, n_val: u8| {
+        let foundings = Arc::new([(n_val, founding.clone())].into());
+        let agreement = Arc::new(Agreement { foundings, ..Agreement::default() });
+        cluster.nodes[1].as_mut().unwrap().agree(agreement);
+    };
+    found(&mut cluster, 5);
+    assert_eq!(change(&mut cluster, 1, TypeChange::Activate), not_ready, "of another number of replicas");
+    found(&mut cluster, 3);
+    assert_eq!(change(&mut cluster, 1, TypeChange::Activate), Ok(Response::PropsSet));
+    assert_eq!(wanted(&cluster), None, "it is active");
+    let updated = TypeChange::Update(vec![Prop::AllowMult(false)]);
+    assert_eq!(change(&mut cluster, 0, updated), Ok(Response::PropsSet), "no founding is needed any more");
 }
 
 #[test]

@@ -37,6 +37,11 @@ impl Reader {
         Reader { rest: body }
     }
 
+    /// The next byte, which stays the next one; none at the end of the body.
+    pub fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
     /// The next byte.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use super::files::{Files, FilesError};
 use ::membership::log::{FileError, Identity, Log};
 use ::membership::state::State;
 use base::Monotonic;
+use bytes::Bytes;
 use os::OsRng;
 
 /// The state in the log of a folder without a standing; none if there is no log of a node alone.
@@ -15,11 +16,16 @@ use os::OsRng;
 /// Those of [`Files::read_log`]; `Invalid` if a log is damaged, or of a newer program.
 pub(super) fn kept(files: &Files) -> Result<Option<State>, FilesError> {
     let Some(bytes) = files.read_log()? else { return Ok(None) };
-    let invalid = |cause: FileError| files.invalid_log(&cause);
-    let (cluster, node) = Log::owner_of(&bytes).map_err(invalid)?;
+    let state = state_of(&bytes).map_err(|cause| files.invalid_log(&cause))?;
+    Ok(state.filter(is_alone))
+}
+
+/// The committed state in the bytes of a log; none before its node has a history.
+pub(super) fn state_of(log: &Bytes) -> Result<Option<State>, FileError> {
+    let (cluster, node) = Log::owner_of(log)?;
     let identity = Identity { cluster, node, starts: 1, start: 1, address: String::new() };
-    let (log, _) = Log::open(identity, &bytes, Box::new(OsRng::new()), Monotonic(0)).map_err(invalid)?;
-    Ok(log.state().filter(|state| is_alone(state)).cloned())
+    let (log, _) = Log::open(identity, log, Box::new(OsRng::new()), Monotonic(0))?;
+    Ok(log.state().cloned())
 }
 
 /// Whether others could not reach the only member: it listens to nobody.

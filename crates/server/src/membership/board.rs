@@ -6,7 +6,7 @@
 use super::reach::Reach;
 use ::membership::reporter::Progress;
 use node::{Epoch, Shard, ShardId, TransferStatus};
-use ring::{NodeId, RingVersion};
+use ring::{Birth, NodeId, RingVersion};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -29,6 +29,10 @@ struct Place {
     reached: Mutex<Option<BTreeSet<NodeId>>>,
     /// Why its store takes no writes.
     refused_writes: Mutex<Option<String>>,
+    /// The number of the birth that its store keeps durably; 0 before it does.
+    birth: AtomicU64,
+    /// The number of the last birth under which its store found that it forgot; 0 if none did.
+    forgot: AtomicU64,
 }
 
 /// All shards' places, and what connections want to know of the membership.
@@ -60,6 +64,28 @@ impl Board {
 
     pub fn copied(&self, shard: ShardId, target: RingVersion) {
         self.of(shard).copied.store(target.0, Ordering::Release);
+    }
+
+    /// Notes the birth that a store keeps.
+    pub fn birth_kept(&self, shard: ShardId, birth: Birth) {
+        self.of(shard).birth.store(birth.number(), Ordering::Release);
+    }
+
+    /// Notes that a store of this birth forgot. One without a birth gets one anyway.
+    pub fn forgot(&self, shard: ShardId, birth: Option<Birth>) {
+        if let Some(birth) = birth {
+            self.of(shard).forgot.store(birth.number(), Ordering::Release);
+        }
+    }
+
+    /// The birth that a shard's store keeps durably.
+    pub fn birth(&self, shard: ShardId) -> Option<Birth> {
+        Birth::of(self.of(shard).birth.load(Ordering::Acquire))
+    }
+
+    /// The last birth under which a shard's store forgot.
+    pub fn forgotten(&self, shard: ShardId) -> Option<Birth> {
+        Birth::of(self.of(shard).forgot.load(Ordering::Acquire))
     }
 
     /// Notes what can be seen of a shard now and then. Whether it reaches others than before.

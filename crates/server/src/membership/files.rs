@@ -6,6 +6,7 @@
 //!
 //! Invariants: a write is on the disk when its call returns; a file is replaced as a whole or not at all; one process has them open.
 
+use super::alone;
 use super::standing::Standing;
 use ::membership::log::{FileError, Write};
 use base::checksum::crc32c;
@@ -200,6 +201,21 @@ pub fn backed_up_files(data: &Path) -> Result<Vec<(String, Bytes)>, DiskError> {
         }
     }
     Ok(files)
+}
+
+/// Whether the stores of a backup in `folder` may have states of consistent groups: its metadata log has a founding.
+///
+/// # Errors
+/// [`FilesError`]; `Invalid` if the log is damaged, or of a newer program.
+pub fn has_groups(folder: &Path) -> Result<bool, FilesError> {
+    let path = folder.join(FOLDER).join(LOG);
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => Bytes::from(bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(FilesError::Io(path, error)),
+    };
+    let state = alone::state_of(&bytes).map_err(|cause| FilesError::Invalid(path, cause.to_string()))?;
+    Ok(state.is_some_and(|state| state.foundings().next().is_some()))
 }
 
 fn take_lock(path: PathBuf, data: &Path) -> Result<File, FilesError> {

@@ -13,23 +13,29 @@
 //! * `entry.rs`: the way of a node to its standing. `standing.rs`: the standing. `alone.rs`: the log of a node without
 //!   one.
 //! * `admission.rs`: newcomers at the door.
+//! * `births.rs`: the births of this node's stores. `agreement.rs`: what shards know of consistent groups.
+//!   `founding.rs`: what the activation of a consistent bucket type needs. `strong.rs`: all of that for operators.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
 //!   `n_vals.rs`: what they are made for.
 //! * `reach.rs`: whether a majority is reached. * `watch.rs`: what does not go on, for the log. `files.rs`: what is on
 //!   the disk. * `operator.rs`: operators' questions and their answers.
 
 mod admission;
+mod agreement;
 mod alone;
+mod births;
 mod board;
 mod copy;
 mod entry;
 mod files;
+mod founding;
 mod limits;
 mod n_vals;
 mod operator;
 mod publisher;
 mod reach;
 mod standing;
+mod strong;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -37,7 +43,7 @@ mod watch;
 pub use admission::{ADMISSION_MAX, Admitted, Newcomer};
 pub use copy::CopyRefusal;
 pub use entry::{Entered, Entering};
-pub use files::{FilesError, backed_up_files};
+pub use files::{FilesError, backed_up_files, has_groups};
 pub use operator::Answered;
 pub(crate) use publisher::topology;
 pub use reach::Reach;
@@ -53,19 +59,22 @@ use ::membership::log::{Identity, Log};
 use ::membership::state::State;
 use ::membership::{Input, Membership, Output, Stop};
 use admission::Admissions;
+use agreement::AgreementPublisher;
 use base::{Clock, Monotonic, Rng};
+use births::{BirthSteps, Births};
 use board::Board;
 use bytes::Bytes;
 use copy::{CopyWatch, Own};
 use files::Files;
+use founding::Foundings;
 use n_vals::Replicas;
 use node::http::ClusterPage;
-use node::{Epoch, PeerMessage, Shard, ShardId};
+use node::{Epoch, FoundBirth, PeerMessage, Shard, ShardId};
 use operator::Operators;
 use os::{OsClock, OsRng};
 use publisher::Publisher;
 use reach::{MajorityLog, Said};
-use ring::{NodeId, RingVersion};
+use ring::{Birth, NodeId, RingVersion};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -87,6 +96,9 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 /// How often it is counted who is reached while nothing is known to have changed.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
+/// Names proposals in their answers, which nobody waits for: the state tells.
+const UNHEARD: u64 = u64::MAX;
+
 /// The shard whose links carry the words: every node has it.
 const CARRIER: ShardId = ShardId(0);
 
@@ -104,6 +116,10 @@ enum Event {
     Copy(CopyRefusal),
     /// A process of a member was let in for which there was no connection before: those before it have ended.
     Admitted { node: NodeId, life: u64 },
+    /// An operator asks for the agreement on consistent groups.
+    Groups { answer: oneshot::Sender<Answered> },
+    /// Groups of consistent bucket types are wanted, of so many voters.
+    Found { n_val: u32, answer: oneshot::Sender<Answered> },
     /// A shard has put something down.
     Reported,
     /// The node stops.
@@ -159,6 +175,18 @@ impl Handle {
         self.reported();
     }
 
+    /// The birth of a shard's store is durable.
+    pub fn birth_kept(&self, shard: ShardId, birth: Birth) {
+        self.board.birth_kept(shard, birth);
+        self.reported();
+    }
+
+    /// The store of a shard with this birth lacks entries that it has acknowledged.
+    pub fn forgot(&self, shard: ShardId, birth: Option<Birth>) {
+        self.board.forgot(shard, birth);
+        self.reported();
+    }
+
     /// A thread that has so much to do that there is no place in its queue looks by itself.
     fn reported(&self) {
         self.events.try_send(Event::Reported).ok();
@@ -206,6 +234,25 @@ impl Handle {
         answered.await.unwrap_or_else(|_| Answered::wrong(503, "the node is stopping"))
     }
 
+    /// Answers an operator: the foundings of groups and the registrations of stores.
+    pub async fn agreed_on_groups(&self) -> Answered {
+        let (answer, answered) = oneshot::channel();
+        if self.events.try_send(Event::Groups { answer }).is_err() {
+            return Answered::wrong(503, "too many questions wait");
+        }
+        answered.await.unwrap_or_else(|_| Answered::wrong(503, "the node is stopping"))
+    }
+
+    /// Has the groups of consistent bucket types with this number of replicas founded, unless they are. Answers 200, or
+    /// why not; within [`FOUNDING_MAX`](founding::FOUNDING_MAX).
+    pub async fn found(&self, n_val: u32) -> Answered {
+        let (answer, answered) = oneshot::channel();
+        if self.events.try_send(Event::Found { n_val, answer }).is_err() {
+            return Answered::wrong(503, "too many questions wait");
+        }
+        answered.await.unwrap_or_else(|_| Answered::wrong(503, "the node is stopping"))
+    }
+
     /// Admits a newcomer, or says why not; within [`ADMISSION_MAX`].
     pub async fn admit(&self, newcomer: Newcomer) -> Admitted {
         let (answer, answered) = oneshot::channel();
@@ -248,6 +295,9 @@ pub struct Part {
     operators: Operators,
     admissions: Admissions,
     publisher: Publisher,
+    births: Births,
+    agreement: AgreementPublisher,
+    foundings: Foundings,
     replicas: Replicas,
     watch: Watch,
     majority: MajorityLog,
@@ -303,6 +353,9 @@ impl Part {
             operators,
             admissions,
             publisher,
+            births: Births::new(Vec::new(), 0, rng()),
+            agreement: AgreementPublisher::default(),
+            foundings: Foundings::new(rng()),
             replicas,
             watch,
             majority: MajorityLog::new(now),
@@ -315,6 +368,18 @@ impl Part {
             part.remember(now)?;
         }
         Ok(part)
+    }
+
+    /// Takes note of what the open of each shard's store found; nothing for a node without births. The nodes find a
+    /// shard by so many bits of a prefix.
+    pub fn set_births(&mut self, found: Vec<FoundBirth>, ring_bits: u8) {
+        self.births = Births::new(found, ring_bits, Box::new(OsRng::new()));
+    }
+
+    /// The number of stores with births.
+    #[cfg(test)]
+    fn births_count(&self) -> usize {
+        self.births.count()
     }
 
     /// Writes the log, and then the standing: with that the node is there.
@@ -379,6 +444,14 @@ impl Part {
                 Ok(Event::Newcomer { newcomer, answer }) => {
                     self.admissions.ask(newcomer, answer, self.clock.now());
                 }
+                // Whoever asked may have gone.
+                Ok(Event::Groups { answer }) => drop(answer.send(strong::show(&self.membership))),
+                Ok(Event::Found { answer, .. }) if self.files.is_none() => {
+                    let why = "this node does not keep its metadata log: see its log for the reason";
+                    // Whoever asked may have gone.
+                    answer.send(Answered::wrong(409, why)).ok();
+                }
+                Ok(Event::Found { n_val, answer }) => self.foundings.ask(n_val, answer, self.clock.now()),
                 Ok(Event::NotMember(as_of)) if self.is_removed(as_of) => {
                     return Err(self.removed());
                 }
@@ -407,6 +480,8 @@ impl Part {
             self.admissions.next_timer(),
             self.publisher.next_timer(now),
             self.replicas.next_timer(),
+            self.births.next_timer(),
+            self.foundings.next_timer(),
             self.majority.next_timer(),
         ];
         let next = timers.into_iter().flatten().min().unwrap_or_default();
@@ -438,7 +513,10 @@ impl Part {
         }
         loop {
             // What is proposed may be decided at once.
-            let inputs = self.admissions.advance(&self.membership, self.as_of(), now);
+            let mut inputs = self.admissions.advance(&self.membership, self.as_of(), now);
+            let speaks = |node| peers.and_then(|peers| peers.version_of(node));
+            inputs.extend(self.foundings.advance(&self.membership, &speaks, now));
+            inputs.extend(self.see_to_births(mailboxes, now));
             if inputs.is_empty() {
                 return Ok(());
             }
@@ -446,6 +524,17 @@ impl Part {
                 self.step(input, None, mailboxes, peers)?;
             }
         }
+    }
+
+    /// Gives stores their births, and says what is to be proposed for them.
+    fn see_to_births(&mut self, mailboxes: &Mailboxes, now: Monotonic) -> Option<Input> {
+        let state = self.membership.state()?;
+        let own = self.membership.log().identity();
+        let BirthSteps { given, proposed } = self.births.advance(state, own, self.operators.board(), now);
+        for (shard, birth) in given {
+            mailboxes.of(shard).put(&mut vec![Mail::KeepBirth(birth)]);
+        }
+        proposed.map(|command| Input::Propose { token: UNHEARD, command })
     }
 
     /// Counts who is reached, and logs a majority that is lost or regained.
@@ -465,6 +554,9 @@ impl Part {
 
     /// Has the shards go by what is agreed on.
     fn publish(&mut self, mailboxes: &Mailboxes) -> Result<(), End> {
+        if let Some(state) = self.membership.state() {
+            self.agreement.publish(state, self.membership.log().identity(), mailboxes);
+        }
         let state = self.membership.state().unwrap_or(&self.standing.state);
         if self.publisher.publish(state, mailboxes) { Ok(()) } else { Err(self.removed()) }
     }
@@ -506,11 +598,16 @@ impl Part {
         for output in out {
             match output {
                 Output::Write(write) => self.write(|files| files.write(&write))?,
-                Output::Starts(starts) => self.write(|files| files.set_starts(starts))?,
+                Output::Starts(starts) => {
+                    self.births.renew();
+                    self.write(|files| files.set_starts(starts))?;
+                }
                 Output::Send { to, message } => mail.push(word(to, message)),
                 Output::Reply(message) => mail.extend(from.map(|to| word(to, message))),
                 Output::Answer { token, outcome } => {
-                    if !self.admissions.answer(token, outcome, now) {
+                    let is_answered = self.foundings.answer(token, outcome, now)
+                        || self.admissions.answer(token, outcome, now);
+                    if !is_answered {
                         self.operators.answer(token, outcome, &self.membership);
                     }
                 }

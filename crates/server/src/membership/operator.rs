@@ -32,7 +32,7 @@ pub struct Answered {
 }
 
 impl Answered {
-    fn ok(body: Value) -> Answered {
+    pub(super) fn ok(body: Value) -> Answered {
         Answered { status: 200, body }
     }
 
@@ -397,6 +397,19 @@ fn recover(membership: &Membership, body: &Bytes) -> (Answered, Option<Input>) {
 
 /// What an operator should think twice about, of a ring as it is to be when what is staged is carried out.
 fn warnings(state: &State, board: &Board) -> Vec<String> {
+    pinned(state).into_iter().chain(too_few(state, board)).collect()
+}
+
+/// Why a commit will be refused that moves partitions of consistent groups.
+fn pinned(state: &State) -> Option<String> {
+    state.foundings().next()?;
+    let plan = state.plan(TARGET_N_DEFAULT).ok()?;
+    let moves = matches!(plan.command(), Command::Commit { owners, .. } if owners != state.owners());
+    moves.then(|| format!("{}: a commit is refused", Rejected::Pinned))
+}
+
+/// Why objects may have fewer nodes than copies.
+fn too_few(state: &State, board: &Board) -> Option<String> {
     let stays = |node: &NodeId, record: &Record| match record.member.state {
         MemberState::Leaving | MemberState::Exiting => false,
         MemberState::Joining | MemberState::Valid | MemberState::Down => !matches!(
@@ -407,13 +420,13 @@ fn warnings(state: &State, board: &Board) -> Vec<String> {
     let nodes = state.members().iter().filter(|(node, record)| stays(node, record)).count();
     let n_val = board.n_val_max().or_else(|| n_vals::of(state).last().copied()).unwrap_or_default();
     if nodes >= n_val as usize {
-        return Vec::new();
+        return None;
     }
     let count = if nodes == 1 { "1 node is".to_owned() } else { format!("{nodes} nodes are") };
-    vec![format!(
+    Some(format!(
         "{count} left, fewer than the {n_val} copies of the largest n_val: a node holds several copies of an object \
          then, and they are lost together"
-    )]
+    ))
 }
 
 fn plan(state: &State, board: &Board) -> Answered {

@@ -14,6 +14,7 @@ use ring::RingSize;
 use serde_json::json;
 
 mod alone;
+mod consistent;
 
 fn part(data: &Path, names: &[&str], life: u64) -> Part {
     let layout = Layout::new(1, RingSize::new(16).unwrap());

@@ -448,7 +448,10 @@ async fn introduce(
     let mut scratch = [0; HANDSHAKE_READ_BYTES];
     loop {
         match Reply::read(&mut input).map_err(Failure::new)? {
-            Some(Reply::Welcome { version }) => return Ok((channel, version)),
+            Some(Reply::Welcome { version }) => {
+                peers.note_version(node, version);
+                return Ok((channel, version));
+            }
             Some(Reply::Refused { text }) => return Err(Failure::new(format_args!("refused: {text}"))),
             Some(Reply::NotMember { epoch, commit }) => {
                 peers.membership.not_member(AsOf { epoch, commit });

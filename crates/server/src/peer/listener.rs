@@ -124,6 +124,7 @@ impl Doors {
                     .await
                     .map_err(|holder| self.copy_of(holder, node, from))?;
                 self.peers.note_address(node, &hello.address);
+                self.peers.note_version(node, version);
                 if presence.is_new_process() {
                     self.peers.membership.admitted(node, hello.life);
                 }

@@ -98,6 +98,8 @@ pub struct Peers {
     resolver: Resolver,
     /// The numbers that the name of each member stood for last.
     resolved: Mutex<BTreeMap<NodeId, Vec<IpAddr>>>,
+    /// The newest version that both this program and a member speak, as of the last connection between them.
+    versions: Mutex<BTreeMap<NodeId, u16>>,
     /// Which processes of members have connections here.
     presences: Arc<Presences>,
     /// Whether this node may serve clients.
@@ -120,9 +122,10 @@ impl Peers {
         let hello = Hello { versions: Versions::OURS, cluster: cluster.0, life, from, address };
         let gate = Gate::new(members.others());
         let roster = watch::Sender::new(Arc::new(roster));
-        let (moved, resolved, presences) = (Mutex::default(), Mutex::default(), Arc::default());
+        let (moved, resolved, versions, presences) =
+            (Mutex::default(), Mutex::default(), Mutex::default(), Arc::default());
         let resolver = Resolver::of_system();
-        Peers { tls, hello, roster, moved, told, resolver, resolved, presences, gate, membership }
+        Peers { tls, hello, roster, moved, told, resolver, resolved, versions, presences, gate, membership }
     }
 
     /// The same with names looked up there.
@@ -198,6 +201,16 @@ impl Peers {
     /// Takes note of the numbers that a member's name stands for.
     fn note_numbers(&self, node: NodeId, numbers: &[SocketAddr]) {
         self.resolved().insert(node, numbers.iter().map(SocketAddr::ip).collect());
+    }
+
+    /// Takes note of the version of a connection with a member.
+    fn note_version(&self, node: NodeId, version: u16) {
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner).insert(node, version);
+    }
+
+    /// The newest version that both this program and a member speak, as of the last connection between them.
+    pub(crate) fn version_of(&self, node: NodeId) -> Option<u16> {
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(&node).copied()
     }
 
     /// Whether connections from there may be of a member.

@@ -75,8 +75,12 @@ pub(super) fn open_shard(place: Place) -> Result<Shard> {
         rng: Box::new(SplitMix64::new(seed)),
         clock: clock(),
     };
-    let options =
-        Options { metadata: layout.metadata(0), indexing: Some(node::INDEXING), ..Options::default() };
+    let options = Options {
+        metadata: layout.metadata(0),
+        indexing: Some(node::INDEXING),
+        groups: Some(node::GROUPS),
+        ..Options::default()
+    };
     let (mut store, _) = Store::open(&layout::shard_dir(Path::new("/data"), 0), options, platform)?;
     let table = node::read_props(&mut store, &mut *disk.handle())?;
     let (members, ring) = topology()?;

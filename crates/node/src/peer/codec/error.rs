@@ -43,6 +43,9 @@ variants!(Error, "no such error" {
     29 Unsupported { 0: text },
     30 TooManyResets { limit: limit },
     31 Precommit { 0: reason },
+    32 Failed,
+    33 Unavailable,
+    34 NotInConsistentTypes { 0: what },
 });
 
 variants!(TypeStatus, "no such status" {
@@ -83,6 +86,11 @@ impl Field for IndexErrors {
     fn take(from: &mut Reader) -> Result<IndexErrors, Malformed> {
         Ok(IndexErrors(Field::take(from)?))
     }
+}
+
+/// Whether it is an error of consistent types alone.
+pub(super) fn is_of_consistent(error: &Error) -> bool {
+    matches!(error, Error::Failed | Error::Unavailable | Error::NotInConsistentTypes(_))
 }
 
 /// What an error of this program can be about, beside bucket properties.

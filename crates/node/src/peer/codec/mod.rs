@@ -27,7 +27,8 @@ mod rows;
 mod tests;
 mod trees;
 
-use super::{AskId, CopyPart, Load, PeerMessage};
+use super::{AskId, CopyPart, LeaderAnswer, Load, PeerMessage};
+use crate::hop::ShardId;
 use bytes::{Bytes, BytesMut};
 use field::Field;
 use kv::index::RowsPage;
@@ -35,6 +36,8 @@ use kv::props::PropsSums;
 use kv::{Ask, Error, Listed, Page, PropsChange};
 use protocol::peer::frame::{self, Frame, Header, TooLarge};
 use protocol::peer::{FRAME_BYTES_MAX, Malformed, Reader};
+use strong::Endpoint;
+use strong::envelope::Lane;
 
 /// A frame's kind: which message it is.
 mod kind {
@@ -70,6 +73,13 @@ mod kind {
     pub(super) const PING_SUMS: u8 = 25;
     /// A pong with both sums over properties.
     pub(super) const PONG_SUMS: u8 = 26;
+    /// Urgent messages of consistent groups.
+    pub(super) const GROUPS_LIVENESS: u8 = 27;
+    /// Other messages of consistent groups.
+    pub(super) const GROUPS: u8 = 28;
+    pub(super) const CATCH_UP: u8 = 29;
+    pub(super) const ASK_LEADER: u8 = 30;
+    pub(super) const LEADER_ANSWER: u8 = 31;
 }
 
 /// The load that a node without memory for a message is taken to have: more than makes others prefer another replica.
@@ -92,7 +102,14 @@ impl RefusedMessage {
         let id = AskId(id);
         let answer = PeerMessage::Answer { id, load: Load(LOAD_FULL), result: Err(Error::Overload) };
         let forwarded = PeerMessage::Forwarded { id, result: Box::new(Err(Error::Overload)) };
+        let is_not_leader = LeaderAnswer::NotLeader { leader: None };
+        let done = LeaderAnswer::Done(Box::new(Err(Error::Timeout)));
         match kind {
+            kind::ASK_LEADER => {
+                RefusedMessage::Answer(PeerMessage::LeaderAnswer { id, answer: is_not_leader })
+            }
+            // The leader may have executed the request.
+            kind::LEADER_ANSWER => RefusedMessage::Instead(PeerMessage::LeaderAnswer { id, answer: done }),
             kind::ASK | kind::ASK_LIFE => RefusedMessage::Answer(answer),
             kind::FORWARD => RefusedMessage::Answer(forwarded),
             kind::ANSWER => RefusedMessage::Instead(answer),
@@ -129,6 +146,10 @@ const VERSION_TREES: u16 = 6;
 
 /// The first version in which folds are asked for.
 const VERSION_FOLDS: u16 = 7;
+
+/// The first version that knows consistent types, their groups and errors: an older program would take such a type for one
+/// of replicas.
+pub(crate) const VERSION_GROUPS: u16 = 9;
 
 /// The first version in which it is said that a backend cannot do something.
 const VERSION_BACKENDS: u16 = 7;
@@ -184,6 +205,10 @@ impl PeerMessage {
             (Err(error), &PeerMessage::Answer { id, load, .. }) => {
                 PeerMessage::Answer { id, load, result: Err(error.into()) }.encode_as_is(version, out)
             }
+            (Err(error), &PeerMessage::LeaderAnswer { id, .. }) => {
+                let answer = LeaderAnswer::Done(Box::new(Err(error.into())));
+                PeerMessage::LeaderAnswer { id, answer }.encode_as_is(version, out)
+            }
             (Err(error), &PeerMessage::Forwarded { id, .. }) => {
                 PeerMessage::Forwarded { id, result: Box::new(Err(error.into())) }.encode_as_is(version, out)
             }
@@ -234,6 +259,13 @@ impl PeerMessage {
             PeerMessage::AskTree { id, .. } => (kind::ASK_TREE, id, 0),
             PeerMessage::Tree { id, .. } => (kind::TREE, id, 0),
             PeerMessage::Membership { .. } => (kind::MEMBERSHIP, &AskId(0), 0),
+            PeerMessage::Groups { to, lane, .. } => {
+                let kind = if *lane == Lane::Liveness { kind::GROUPS_LIVENESS } else { kind::GROUPS };
+                (kind, &AskId(to.0.into()), 0)
+            }
+            PeerMessage::CatchUp { to, .. } => (kind::CATCH_UP, &AskId(to.0.into()), 0),
+            PeerMessage::AskLeader { id, ttl_ms, .. } => (kind::ASK_LEADER, id, *ttl_ms),
+            PeerMessage::LeaderAnswer { id, .. } => (kind::LEADER_ANSWER, id, 0),
         };
         Header { kind, id: id.0, ttl_ms }
     }
@@ -243,6 +275,9 @@ impl PeerMessage {
         match self {
             PeerMessage::AskProps { .. } => VERSION_DIGESTS,
             PeerMessage::AskPage { ask, .. } if matches!(ask.listed, Listed::Fold(_)) => VERSION_FOLDS,
+            PeerMessage::Props { change: PropsChange::Type(_, change), .. } if change.props.consistent => {
+                VERSION_GROUPS
+            }
             PeerMessage::Ask { ask: Ask::Reap { .. }, .. }
             | PeerMessage::AskPage { .. }
             | PeerMessage::Page { .. }
@@ -252,6 +287,18 @@ impl PeerMessage {
             PeerMessage::AskTree { .. } | PeerMessage::Tree { .. } => VERSION_TREES,
             PeerMessage::AskCopy { .. } | PeerMessage::CopyPart { .. } => VERSION_MOVES,
             PeerMessage::Ask { ask: Ask::Merge { reason, .. }, .. } if reason.is_of_move() => VERSION_MOVES,
+            PeerMessage::Groups { .. }
+            | PeerMessage::CatchUp { .. }
+            | PeerMessage::AskLeader { .. }
+            | PeerMessage::LeaderAnswer { .. } => VERSION_GROUPS,
+            PeerMessage::Answer { result: Err(error), .. } if error::is_of_consistent(error) => {
+                VERSION_GROUPS
+            }
+            PeerMessage::Forwarded { result, .. }
+                if result.as_ref().as_ref().is_err_and(error::is_of_consistent) =>
+            {
+                VERSION_GROUPS
+            }
             _ => 0,
         }
     }
@@ -277,6 +324,15 @@ impl PeerMessage {
             }
             PeerMessage::Forward { id: _, ttl_ms: _, request } => request::put_request(request, out),
             PeerMessage::Forwarded { id: _, result } => request::put_result(result, out),
+            PeerMessage::AskLeader { id: _, ttl_ms: _, life, number, request } => {
+                life.put(out);
+                number.map(|(Endpoint { life, shard }, number)| (life, (shard, number))).put(out);
+                request::put_leader_request(request, out)
+            }
+            PeerMessage::LeaderAnswer { id: _, answer } => request::put_leader_answer(answer, out),
+            PeerMessage::Groups { envelope: body, .. } | PeerMessage::CatchUp { message: body, .. } => {
+                Ok(Some(body))
+            }
             _ => {
                 self.put_fields(version, out);
                 Ok(None)
@@ -334,7 +390,11 @@ impl PeerMessage {
             PeerMessage::Ask { .. }
             | PeerMessage::Answer { .. }
             | PeerMessage::Forward { .. }
-            | PeerMessage::Forwarded { .. } => unreachable!("a value comes behind its fields"),
+            | PeerMessage::Forwarded { .. }
+            | PeerMessage::Groups { .. }
+            | PeerMessage::CatchUp { .. }
+            | PeerMessage::AskLeader { .. }
+            | PeerMessage::LeaderAnswer { .. } => unreachable!("a value comes behind its fields"),
         }
     }
 
@@ -466,8 +526,25 @@ fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
         }
         kind::TREE => PeerMessage::Tree { id, answer: Field::take(from)? },
         kind::PROPS_IN_FORCE => PeerMessage::PropsInForce { id },
+        kind::GROUPS_LIVENESS | kind::GROUPS => {
+            let lane = if frame.kind == kind::GROUPS { Lane::Requests } else { Lane::Liveness };
+            PeerMessage::Groups { to: shard_of(id)?, lane, envelope: from.rest() }
+        }
+        kind::CATCH_UP => PeerMessage::CatchUp { to: shard_of(id)?, message: from.rest() },
+        kind::ASK_LEADER => {
+            let (life, number) = (Field::take(from)?, <Option<(u64, (u16, u64))> as Field>::take(from)?);
+            let number = number.map(|(life, (shard, number))| (Endpoint { life, shard }, number));
+            let request = Box::new(request::take_leader_request(from)?);
+            PeerMessage::AskLeader { id, ttl_ms, life, number, request }
+        }
+        kind::LEADER_ANSWER => PeerMessage::LeaderAnswer { id, answer: request::take_leader_answer(from)? },
         _ => return Err(Malformed("there is no such kind")),
     };
     from.end()?;
     Ok(message)
+}
+
+/// The shard that a message without a question is for.
+fn shard_of(id: AskId) -> Result<ShardId, Malformed> {
+    u16::try_from(id.0).map(ShardId).map_err(|_| Malformed("there is no such shard"))
 }

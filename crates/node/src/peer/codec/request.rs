@@ -1,12 +1,15 @@
 //! A client's request that another node is to coordinate, and the answer to it.
 //!
 //! Only puts and deletes are passed on: any node coordinates a read, and listings and properties are not spread by
-//! passing a client's request on.
+//! passing a client's request on. The leader of a consistent group executes reads, too.
 
 use super::EncodeError;
 use super::field::{Field, record, variants};
+use crate::peer::{LeaderAnswer, NodeId};
 use bytes::{BufMut, Bytes, BytesMut};
-use kv::{Conditions, DeleteRequest, Error, Found, PutRequest, Quorum, Request, Response, Return, Tags};
+use kv::{
+    Conditions, DeleteRequest, Error, Found, GetRequest, PutRequest, Quorum, Request, Response, Return, Tags,
+};
 use object::index::IndexEntry;
 use object::{Link, Metadata};
 use protocol::peer::{Malformed, Reader};
@@ -15,9 +18,14 @@ const PUT: u8 = 1;
 const DELETE: u8 = 2;
 /// A put with conditions before it: a node that does not know them does not take it for one without.
 const PUT_IF: u8 = 3;
+const GET: u8 = 4;
 const DONE: u8 = 1;
 const DELETED: u8 = 2;
 const FAILED: u8 = 3;
+const FOUND: u8 = 4;
+const NOT_FOUND: u8 = 5;
+const UNCHANGED: u8 = 6;
+const NOT_LEADER: u8 = 7;
 
 record!(PutRequest {
     bucket, key, key_invented, context, metadata, w, dw, pw, node_confirms, n_val, sloppy_quorum, timeout, returned,
@@ -138,4 +146,82 @@ pub(super) fn take_result(from: &mut Reader) -> Result<Result<Response, Error>, 
         FAILED => Ok(Err(Field::take(from)?)),
         _ => Err(Malformed("no such answer")),
     }
+}
+
+/// Appends the fields of a request to a leader, and returns the value that comes after them. Of a read they are those
+/// that a consistent type goes by.
+pub(super) fn put_leader_request<'a>(
+    request: &'a Request,
+    out: &mut BytesMut,
+) -> Result<Option<&'a Bytes>, EncodeError> {
+    let Request::Get(get) = request else { return put_request(request, out) };
+    out.put_u8(GET);
+    get.bucket.put(out);
+    get.key.put(out);
+    get.if_modified.put(out);
+    get.head.put(out);
+    get.deleted_context.put(out);
+    Ok(None)
+}
+
+/// Takes a request to a leader.
+pub(super) fn take_leader_request(from: &mut Reader) -> Result<Request, Malformed> {
+    if from.peek() != Some(GET) {
+        return take_request(from);
+    }
+    from.u8()?;
+    let (bucket, key) = (Field::take(from)?, Field::take(from)?);
+    let (if_modified, head, deleted_context) = (Field::take(from)?, Field::take(from)?, Field::take(from)?);
+    Ok(Request::Get(GetRequest { if_modified, head, deleted_context, ..GetRequest::new(bucket, key) }))
+}
+
+/// Appends the fields of a leader's answer, and returns the value that comes after them.
+pub(super) fn put_leader_answer<'a>(
+    answer: &'a LeaderAnswer,
+    out: &mut BytesMut,
+) -> Result<Option<&'a Bytes>, EncodeError> {
+    match answer {
+        LeaderAnswer::NotLeader { leader } => {
+            out.put_u8(NOT_LEADER);
+            leader.map(|node| node.0).put(out);
+            Ok(None)
+        }
+        LeaderAnswer::Done(result) => match &**result {
+            Ok(Response::Found(found)) => {
+                out.put_u8(FOUND);
+                found.put(out);
+                Ok(found.value.as_ref())
+            }
+            Ok(Response::NotFound { deleted_context }) => {
+                out.put_u8(NOT_FOUND);
+                deleted_context.put(out);
+                Ok(None)
+            }
+            Ok(Response::Unchanged) => {
+                out.put_u8(UNCHANGED);
+                Ok(None)
+            }
+            _ => put_result(result, out),
+        },
+    }
+}
+
+/// Takes a leader's answer.
+pub(super) fn take_leader_answer(from: &mut Reader) -> Result<LeaderAnswer, Malformed> {
+    let result = match from.peek() {
+        Some(kind @ (FOUND | NOT_FOUND | UNCHANGED | NOT_LEADER)) => {
+            from.u8()?;
+            match kind {
+                FOUND => Ok(Response::Found(Field::take(from)?)),
+                NOT_FOUND => Ok(Response::NotFound { deleted_context: Field::take(from)? }),
+                UNCHANGED => Ok(Response::Unchanged),
+                _ => {
+                    let leader = <Option<u16> as Field>::take(from)?.map(NodeId);
+                    return Ok(LeaderAnswer::NotLeader { leader });
+                }
+            }
+        }
+        _ => take_result(from)?,
+    };
+    Ok(LeaderAnswer::Done(Box::new(result)))
 }

@@ -9,8 +9,8 @@ use kv::props::{PropsSums, Reason as PropReason, StampedProps, StampedType, Type
 use kv::reap::Round;
 use kv::replica::{Answer, Ask, NodeId, Reason};
 use kv::{
-    Bucket, BucketProps, Conditions, DeleteRequest, Found, Listed, Page, PageAsk, Prop, PutRequest, Quorum,
-    Request, Response, Stored, Tags, Want,
+    Bucket, BucketProps, Conditions, DeleteRequest, Found, GetRequest, Listed, Page, PageAsk, Prop,
+    PutRequest, Quorum, Request, Response, Stored, Tags, Want,
 };
 use object::Metadata;
 use protocol::peer::frame::{HEADER_LEN, SMALL_VALUE_MAX};
@@ -533,6 +533,9 @@ fn errors_survive() {
         Error::Unsupported("no".into()),
         Error::TooManyResets { limit: 5 },
         Error::Precommit("{hook}".into()),
+        Error::Failed,
+        Error::Unavailable,
+        Error::NotInConsistentTypes("index terms".into()),
     ];
     errors.extend(needs.map(|need| Error::Unsatisfied { need, want: 3, got: 1 }));
     errors.extend(names.map(Error::EmptyName));
@@ -656,4 +659,78 @@ fn an_older_program_is_told_of_a_backend_in_words_that_it_knows() {
     let mut out = BytesMut::new();
     unsupported.encode(6, &mut out).unwrap();
     assert_eq!(PeerMessage::decode(frame(out)).unwrap(), rows(Error::Store("no".into())));
+}
+
+#[test]
+fn an_older_program_is_not_told_of_errors_that_it_does_not_know() {
+    let too_new = Error::Store(EncodeError::TooNew.to_string());
+    for error in [Error::Failed, Error::Unavailable, Error::NotInConsistentTypes("index terms".into())] {
+        for (message, instead) in [
+            (answer(Err(error.clone())), answer(Err(too_new.clone()))),
+            (forwarded(Err(error.clone())), forwarded(Err(too_new.clone()))),
+        ] {
+            let mut out = BytesMut::new();
+            message.encode(8, &mut out).unwrap();
+            assert_eq!(PeerMessage::decode(frame(out)).unwrap(), instead);
+        }
+    }
+}
+
+/// Messages of consistent groups, and the kind and body of each.
+fn of_groups() -> Vec<(PeerMessage, u8, &'static [u8])> {
+    let (to, envelope) = (ShardId(5), bytes("envelope"));
+    let answer = |answer| PeerMessage::LeaderAnswer { id: ID, answer };
+    let done = |result| answer(LeaderAnswer::Done(Box::new(result)));
+    let ask = |number, request| {
+        let request = Box::new(request);
+        PeerMessage::AskLeader { id: ID, ttl_ms: 9, life: 1, number, request }
+    };
+    let bucket = Bucket { bucket_type: bytes("t"), name: bytes("b") };
+    let get = GetRequest { head: true, ..GetRequest::new(bucket.clone(), bytes("k")) };
+    let delete = DeleteRequest::new(bucket, bytes("k"));
+    let origin = Endpoint { life: 2, shard: 3 };
+    let found = Found { head: bytes("head"), value: Some(bytes("value")), newest_only: false };
+    vec![
+        (PeerMessage::Groups { to, lane: Lane::Liveness, envelope: envelope.clone() }, 27, b"envelope"),
+        (PeerMessage::Groups { to, lane: Lane::Requests, envelope: envelope.clone() }, 28, b"envelope"),
+        (PeerMessage::CatchUp { to, message: envelope }, 29, b"envelope"),
+        (ask(None, Request::Get(get)), 30, b"\x01\0\0\0\0\0\0\0\0\x04\x01t\x01b\x01k\0\x01\0"),
+        (
+            ask(Some((origin, 4)), Request::Delete(delete)),
+            30,
+            b"\x01\0\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\0\x03\0\x04\0\0\0\0\0\0\0\
+              \x02\x01t\x01b\x01k\0\x01\x01\x01\x01\x01\x01\0\0\0",
+        ),
+        (answer(LeaderAnswer::NotLeader { leader: Some(NodeId(0x0201)) }), 31, b"\x07\x01\x01\x02"),
+        (answer(LeaderAnswer::NotLeader { leader: None }), 31, b"\x07\0"),
+        (done(Ok(Response::Found(found))), 31, b"\x04\x04head\0\x01value"),
+        (done(Ok(Response::NotFound { deleted_context: None })), 31, b"\x05\0"),
+        (done(Ok(Response::Unchanged)), 31, b"\x06"),
+        (done(Ok(Response::Deleted)), 31, b"\x02"),
+        (done(Err(Error::Unreachable)), 31, b"\x03\x04"),
+    ]
+}
+
+#[test]
+fn messages_of_groups_survive_and_go_to_newer_programs_only() {
+    for (message, kind, body) in of_groups() {
+        let frame = frame(encode(&message));
+        assert_eq!((frame.kind, &frame.body[..]), (kind, body), "{message:?}");
+        assert_eq!(PeerMessage::decode(frame).unwrap(), message);
+        assert_eq!(message.encode(8, &mut BytesMut::new()), Err(EncodeError::TooNew));
+    }
+    let frame = Frame { kind: 28, id: 1 << 16, ttl_ms: 0, body: Bytes::new() };
+    assert!(PeerMessage::decode(frame).is_err(), "there is no such shard");
+}
+
+#[test]
+fn an_older_program_is_told_of_no_consistent_type() {
+    for is_consistent in [false, true] {
+        let props = Arc::new(BucketProps { consistent: is_consistent, ..BucketProps::of_new_type() });
+        let change = PropsChange::Type(bytes("t"), StampedType { stamp: 7, active: false, props });
+        let message = PeerMessage::Props { id: ID, change };
+        assert_eq!(back(&message), message);
+        let told = message.encode(8, &mut BytesMut::new());
+        assert_eq!(told, if is_consistent { Err(EncodeError::TooNew) } else { Ok(None) });
+    }
 }

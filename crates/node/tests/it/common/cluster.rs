@@ -18,7 +18,7 @@ use node::{
 };
 use object::{HeadView, Metadata};
 use protocol::peer::VERSION;
-use ring::{Ring, RingSize, RingVersion};
+use ring::{Birth, Ring, RingSize, RingVersion};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,6 +80,12 @@ pub struct Cluster {
     pub adopted: Vec<Epoch>,
     /// The targets that nodes have all of.
     pub copied: Vec<RingVersion>,
+    /// The process of each node.
+    pub lives: Vec<u64>,
+    /// The birth of each node's store, if they have some.
+    pub births: Vec<Option<Birth>>,
+    /// Nodes whose store has forgotten.
+    pub forgot: BTreeSet<usize>,
 }
 
 impl Cluster {
@@ -109,6 +115,9 @@ impl Cluster {
             holds: (0..nodes).map(|_| Arc::default()).collect(),
             adopted: vec![Epoch(0); nodes],
             copied: vec![RingVersion(0); nodes],
+            lives: vec![0; nodes],
+            births: vec![None; nodes],
+            forgot: BTreeSet::new(),
         };
         (0..nodes).for_each(|node| cluster.start(node));
         cluster.pass(Duration::from_millis(300));
@@ -144,7 +153,12 @@ impl Cluster {
             rebuilding: self.rebuilding,
             gathered: base::Budget::unlimited(),
         };
-        self.nodes[node] = Some(Shard::new(config, store, table));
+        self.lives[node] = seed;
+        let mut shard = Shard::new(config, store, table);
+        if let Some(birth) = self.births[node] {
+            shard.keep_birth(birth);
+        }
+        self.nodes[node] = Some(shard);
     }
 
     /// As a kill does it, with what was synced on the disk.
@@ -201,6 +215,8 @@ impl Cluster {
                         Output::Hop { .. } => unreachable!("there is one shard"),
                         Output::Copied(version) => self.copied[from] = version,
                         Output::Adopted(epoch) => self.adopted[from] = epoch,
+                        Output::BirthKept(birth) => assert_eq!(Some(birth), self.births[from]),
+                        Output::Forgot => drop(self.forgot.insert(from)),
                         Output::Closed(result) => result.unwrap(),
                     }
                 }

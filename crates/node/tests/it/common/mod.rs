@@ -100,7 +100,8 @@ pub fn open_store(
         rng: Box::new(SplitMix64::new(seed)),
         clock: Arc::new(HandClock(Arc::clone(&clock.0), AtomicU64::default())),
     };
-    let options = Options { metadata: layout.metadata(shard), indexing: Some(node::INDEXING), ..options };
+    let (metadata, indexing) = (layout.metadata(shard), Some(node::INDEXING));
+    let options = Options { metadata, indexing, groups: Some(node::GROUPS), ..options };
     let (mut store, _) = Store::open(&layout::shard_dir(data, shard), options, platform).unwrap();
     let table = node::read_props(&mut store, &mut startup).unwrap();
     (store, table)

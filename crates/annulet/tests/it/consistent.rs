@@ -1,0 +1,206 @@
+//! Real processes: activation of consistent bucket types, and births and registrations through restarts.
+
+use crate::common::nodes::{Cluster, count, name, until};
+use crate::common::{Server, annulet, run};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Stdio;
+
+const PROPS: &str = r#"{"props":{"consistent":true,"n_val":3}}"#;
+
+/// Runs `annulet admin`: its exit code, and what it says.
+fn admin(server: &Server, words: &[&str]) -> (Option<i32>, String) {
+    let output = run(Path::new("."), &[&["admin"], words, &["--node", &server.http]].concat());
+    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+fn done(server: &Server, words: &[&str]) -> String {
+    let (code, text) = admin(server, words);
+    assert_eq!(code, Some(0), "{words:?}: {text}");
+    text
+}
+
+fn refused(server: &Server, words: &[&str], why: &str) {
+    let (code, text) = admin(server, words);
+    assert!(code == Some(1) && text.contains(why), "{words:?}: {text}");
+}
+
+fn strong(server: &Server) -> Value {
+    serde_json::from_str(&done(server, &["strong", "status", "--json"])).unwrap()
+}
+
+/// Runs `annulet kv` on a key of the consistent type: its exit code, and what it says.
+fn kv(server: &Server, command: &str, words: &[&str]) -> (Option<i32>, String) {
+    let words = [&["kv", command, "--type", "accounts", "b", "k"], words, &["--node", &server.http]].concat();
+    let output = run(Path::new("."), &words);
+    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+/// Writes the key. A try that ended by a timeout may have done it: the next one fails then.
+fn until_written(server: &Server) {
+    until("a write", || {
+        let (code, text) = kv(server, "put", &["one"]);
+        code == Some(0) || text.contains("failed")
+    });
+}
+
+/// Members' births, once all of their last starts have registered them.
+fn births(server: &Server) -> Value {
+    let mut births = Value::Null;
+    until("all stores are registered", || {
+        let members = strong(server)["members"].as_array().unwrap().clone();
+        births = members.iter().map(|member| member["births"].clone()).collect();
+        members.iter().all(|member| member["registered"] == true)
+    });
+    births
+}
+
+/// The last start of a member that has registered its stores.
+fn process(server: &Server, member: usize) -> Value {
+    strong(server)["members"][member]["process"].clone()
+}
+
+/// The same as [`births`], once another start of a member than `before` has registered.
+fn births_after(server: &Server, member: usize, before: &Value) -> Value {
+    until("the new start is registered", || {
+        let now = process(server, member);
+        !now.is_null() && now != *before
+    });
+    births(server)
+}
+
+#[test]
+fn a_node_alone_activates_a_consistent_type_and_goes_on_with_its_births() {
+    let home = tempfile::tempdir().unwrap();
+    let args = ["--data", "data", "--shards", "2"];
+    let node = Server::start(home.path(), &args);
+    assert_eq!(strong(&node)["registers"], false);
+    assert!(done(&node, &["ensemble-status"]).contains("no consistent bucket type was activated"));
+    done(&node, &["bucket-type", "create", "accounts", PROPS]);
+    done(&node, &["bucket-type", "create", "plain"]);
+    done(&node, &["bucket-type", "activate", "plain"]);
+    assert_eq!(strong(&node)["registers"], false, "the other types need nothing of it");
+    done(&node, &["bucket-type", "activate", "accounts"]);
+    assert!(done(&node, &["bucket-type", "status", "accounts"]).contains("accounts is active"));
+    let first = births(&node);
+    assert_eq!(first[0].as_array().unwrap().len(), 2);
+    let founding = strong(&node)["foundings"][0].clone();
+    assert_eq!((&founding["n_val"], &founding["nodes"].as_array().unwrap().len()), (&json!(3), &1));
+    refused(&node, &["cluster", "resize-ring", "128"], "partitions do not move while");
+    until_written(&node);
+    let before = process(&node, 0);
+    node.kill();
+
+    let again = Server::start(home.path(), &args);
+    assert_eq!((&births_after(&again, 0, &before), &strong(&again)["foundings"][0]), (&first, &founding));
+    until("a read", || kv(&again, "get", &[]) == (Some(0), "one".into()));
+    let before = process(&again, 0);
+    again.stop();
+
+    let backup = |words: &[&str]| {
+        let output = run(home.path(), &[&["backup"], words].concat());
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(backup(&["create", "backups", "--data", "data", "--name", "b"]).0, Some(0));
+    let (code, text) = backup(&["restore", "backups/b", "--data", "restored"]);
+    assert!(code == Some(2) && text.contains("--without-consistent restores all other objects"), "{text}");
+    let restore = ["restore", "backups/b", "--data", "restored", "--without-consistent"];
+    assert_eq!(backup(&restore).0, Some(0));
+    let restored = Server::start(home.path(), &["--data", "restored"]);
+    let second = births_after(&restored, 0, &before);
+    for shard in 0..2 {
+        assert_ne!(second[0][shard], first[0][shard], "a restored store is another voter");
+    }
+    assert_eq!(strong(&restored)["foundings"][0], founding);
+    restored.stop();
+}
+
+#[test]
+fn a_cluster_founds_groups_once_all_are_there_and_its_partitions_stay() {
+    let cluster = Cluster::new(3);
+    let mut servers = vec![cluster.start(1, &[]), cluster.start(2, &[])];
+    done(&servers[0], &["bucket-type", "create", "accounts", PROPS]);
+    let activate = ["bucket-type", "activate", "accounts"];
+    refused(&servers[0], &activate, &format!("{} is not reached", name(3)));
+    servers.push(cluster.start(3, &[]));
+    until("the activation", || admin(&servers[1], &activate).0 == Some(0));
+    let first = births(&servers[2]);
+    assert_eq!(first.as_array().unwrap().len(), 3);
+    for server in &servers {
+        assert_eq!(strong(server)["foundings"][0]["nodes"].as_array().unwrap().len(), 3);
+    }
+
+    done(&servers[0], &["cluster", "leave", &name(3)]);
+    let plan = done(&servers[0], &["cluster", "plan"]);
+    assert!(plan.contains("partitions do not move while there are consistent bucket types"), "{plan}");
+    refused(&servers[0], &["cluster", "commit"], "partitions do not move while");
+    done(&servers[0], &["cluster", "clear"]);
+
+    let before = process(&servers[0], 1);
+    servers.remove(1).kill();
+    servers.insert(1, cluster.start(2, &[]));
+    assert_eq!(births_after(&servers[1], 1, &before), first);
+    until_written(&servers[1]);
+    until("a read", || kv(&servers[2], "get", &[]) == (Some(0), "one".into()));
+
+    let before = process(&servers[0], 2);
+    servers.remove(2).stop();
+    std::fs::remove_dir_all(cluster.dir.path().join("n3/shard-000")).unwrap();
+    servers.push(cluster.start(3, &[]));
+    let second = births_after(&servers[2], 2, &before);
+    assert_eq!((&second[0], &second[1]), (&first[0], &first[1]));
+    assert_ne!(second[2], first[2], "a lost store is another voter");
+}
+
+#[test]
+fn a_node_with_another_backend_has_no_consistent_types() {
+    let home = tempfile::tempdir().unwrap();
+    let node = Server::start(home.path(), &["--data", "data", "--shards", "1", "--backend", "bitcask"]);
+    done(&node, &["bucket-type", "create", "accounts", PROPS]);
+    refused(&node, &["bucket-type", "activate", "accounts"], "whose only backend is annulet");
+}
+
+/// Every operation of a consistent type on few keys, from eight connections over three nodes.
+fn workload(servers: &[Server]) -> String {
+    let addresses: Vec<&String> = servers.iter().map(|server| &server.pb).collect();
+    let operations = [("get", 4), ("put_once", 2), ("cas", 4), ("delete", 1), ("delete_if", 1)];
+    let operations =
+        operations.map(|(op, weight)| format!("[[operation]]\nop = {op:?}\nweight = {weight}\n"));
+    format!(
+        "driver = \"pb\"\naddresses = {addresses:?}\nbucket_type = \"accounts\"\nconsistent = true\n\
+         concurrency = 8\nwarm_up = \"0s\"\noperations_max = 6000\n[keys]\nkind = \"uniform\"\ncount = 20\n\
+         [value]\nsize = 100\n{}",
+        operations.concat()
+    )
+}
+
+#[test]
+fn clients_see_one_order_of_writes_while_nodes_are_killed() {
+    let cluster = Cluster::new(3);
+    let mut servers: Vec<Server> = (1..=3).map(|node| cluster.start(node, &[])).collect();
+    done(&servers[0], &["bucket-type", "create", "accounts", PROPS]);
+    done(&servers[0], &["bucket-type", "activate", "accounts"]);
+    births(&servers[0]);
+
+    let dir = cluster.dir.path();
+    std::fs::write(dir.join("w.toml"), workload(&servers)).unwrap();
+    let words = ["bench", "run", "w.toml", "--out", "results", "--history", "history.jsonl"];
+    let mut load = annulet(dir, &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    for killed in [2, 3] {
+        let before = count(&servers[0], "consistent_puts_total");
+        until("writes are under way", || {
+            count(&servers[0], "consistent_puts_total") > before + 100 || load.try_wait().unwrap().is_some()
+        });
+        servers.remove(killed - 1).kill();
+        servers.insert(killed - 1, cluster.start(killed, &[]));
+        births(&servers[0]);
+    }
+    load.wait().unwrap();
+
+    let output = run(dir, &["bench", "check", "history.jsonl"]);
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let history = std::fs::read_to_string(dir.join("history.jsonl")).unwrap();
+    let acknowledged = history.lines().filter(|line| line.contains("\"result\":\"ok\"")).count();
+    assert!(acknowledged > 1_000, "{acknowledged} requests were done");
+}

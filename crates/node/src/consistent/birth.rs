@@ -1,0 +1,154 @@
+//! The birth of this shard's store: the number by which groups know it as a voter.
+//!
+//! 1. When the store is opened, [`read_birth`] finds the birth that it keeps, and whether something is missing.
+//! 2. The shell decides with the cluster's registration whether the store goes on with it ([`Birth::at_start`]), and
+//!    gives the shard its birth ([`Shard::keep_birth`]).
+//! 3. The shard writes it. Once no crash can take it, it is in force, and [`Output::BirthKept`] tells the shell, which
+//!    registers it.
+//!
+//! Invariants
+//! * The birth in force is durable. There is none from the moment on at which another one is given.
+//! * A birth counts only in the life of the store that wrote it: a restored store has a new incarnation, so it has none.
+//!
+//! Left out: backends other than annulet's, which keep none, so their nodes register no stores.
+//!
+//! [`Shard::keep_birth`]: crate::Shard::keep_birth
+
+use base::Disk;
+use engine::fold::read_all;
+use engine::{Durability, Seq, Write};
+use object::key;
+use ring::Birth;
+
+use crate::shard::env::Env;
+use crate::shard::output::Output;
+use crate::store::Store;
+
+/// The version of the entry. `docs/formats/births.md`.
+const VERSION: u8 = 1;
+
+/// Bytes of the entry: version, birth, incarnation.
+const ENTRY_BYTES: usize = 1 + 8 + 8;
+
+/// The key behind that of the birth.
+const BEHIND_BIRTH: &[u8] = &[key::BIRTH[0] + 1];
+
+/// The keys of the states of groups.
+const GROUPS: (&[u8], &[u8]) = (&[key::TAG_GROUP], &[key::TAG_GROUP + 1]);
+
+/// What the open of a store found of its birth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FoundBirth {
+    /// The birth that the store keeps.
+    pub stored: Option<Birth>,
+    /// Whether nothing is missing that the store may have promised.
+    pub is_complete: bool,
+}
+
+/// The birth that a store keeps, with what opening it has found. Blocks; `disk` completes its operations at once.
+///
+/// A birth that cannot be read is none: then a new one is drawn, and the store is another voter.
+pub fn read_birth(store: &mut engine::Store, disk: &mut dyn Disk) -> FoundBirth {
+    let snapshot = store.readable_snapshot();
+    let entries = read_all(disk, &snapshot, key::BIRTH, BEHIND_BIRTH).unwrap_or_default();
+    let of_this_life = |(birth, incarnation)| (incarnation == store.incarnation()).then_some(birth);
+    let entry = entries.iter().find(|(key, _)| **key == *key::BIRTH);
+    FoundBirth {
+        stored: entry.and_then(|(_, head)| decode(head)).and_then(of_this_life),
+        is_complete: !store.may_have_lost_groups() && store.check_range(GROUPS.0, GROUPS.1).is_ok(),
+    }
+}
+
+/// The entry of a birth in a store of that incarnation.
+fn encode(birth: Birth, incarnation: u64) -> [u8; ENTRY_BYTES] {
+    let mut entry = [0; ENTRY_BYTES];
+    entry[0] = VERSION;
+    entry[1..9].copy_from_slice(&birth.number().to_le_bytes());
+    entry[9..].copy_from_slice(&incarnation.to_le_bytes());
+    entry
+}
+
+/// The birth and the incarnation of an entry; none of one that is not understood.
+fn decode(entry: &[u8]) -> Option<(Birth, u64)> {
+    let (&version, rest) = entry.split_first()?;
+    let (birth, incarnation) = rest.split_first_chunk()?;
+    let number = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+    let birth = Birth::of(number(birth)).filter(|_| version == VERSION)?;
+    Some((birth, number(incarnation.try_into().ok()?)))
+}
+
+/// A birth on its way to the disk.
+struct Keeping {
+    birth: Birth,
+    /// The version of its write; none while the store refuses it.
+    seq: Option<Seq>,
+}
+
+/// The keeper of a shard's birth.
+#[derive(Default)]
+pub(crate) struct BirthKeeper {
+    keeping: Option<Keeping>,
+}
+
+impl BirthKeeper {
+    /// Has the store keep this birth from now on.
+    pub fn keep(&mut self, env: &mut Env, birth: Birth) {
+        if env.birth == Some(birth) {
+            return env.out.push(Output::BirthKept(birth));
+        }
+        env.birth = None;
+        self.keeping = Some(Keeping { birth, seq: None });
+        self.write(env);
+    }
+
+    /// Writes a birth once more that the store has refused. To be called a few times a second.
+    pub fn tick(&mut self, env: &mut Env) {
+        self.write(env);
+    }
+
+    /// Puts a birth into force that is durable by now.
+    pub fn take_turn(&mut self, env: &mut Env) {
+        let Some(Keeping { birth, seq: Some(seq) }) = self.keeping else { return };
+        let Store::Engine(store) = &mut env.store else { return };
+        if store.reached(Durability::Sync) >= seq {
+            // What the store lost was promised under an earlier birth, or nothing was lost.
+            store.forget_lost_groups();
+            self.keeping = None;
+            env.birth = Some(birth);
+            env.out.push(Output::BirthKept(birth));
+        }
+    }
+
+    /// Checks relations that hold after each input.
+    pub fn invariants(&self, env: &Env) {
+        assert!(env.birth.is_none() || self.keeping.is_none(), "a birth in force is durable");
+    }
+
+    fn write(&mut self, env: &mut Env) {
+        let Some(Keeping { birth, seq: seq @ None }) = &mut self.keeping else { return };
+        let Store::Engine(store) = &mut env.store else { return };
+        let head = encode(*birth, store.incarnation());
+        let write = Write::Put { key: key::BIRTH, head: &head, value: &[] };
+        // A store that refuses it is asked again with the next tick.
+        *seq = store.write_with(&[write], Durability::Sync).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes_of_a_birth() {
+        let birth = Birth::of(0x0605_0403_0201).expect("below 2^48");
+        let entry = encode(birth, 9);
+        assert_eq!(entry, *b"\x01\x01\x02\x03\x04\x05\x06\0\0\x09\0\0\0\0\0\0\0");
+        assert_eq!(decode(&entry), Some((birth, 9)));
+        for len in 0..entry.len() {
+            assert_eq!(decode(&entry[..len]), None, "{len} bytes");
+        }
+        assert_eq!(decode(&[&entry[..], b"\0"].concat()), None, "longer");
+        assert_eq!(decode(&[b"\x02", &entry[1..]].concat()), None, "a later version");
+        assert_eq!(decode(&[b"\x01\0\0\0\0\0\0\0\0", &entry[9..]].concat()), None, "no birth");
+    }
+}

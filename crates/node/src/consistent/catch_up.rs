@@ -1,0 +1,509 @@
+//! Catch-up of voters that fell far behind, and the reaping of tombstones: the store's part in both.
+//!
+//! Sender: a part is a page of heads with versions above the base, whose values are then looked up. A page shows all
+//! that was applied when the part was wanted, because it is read when that may be acknowledged.
+//! Receiver: parts and records go to the journal (`journal.rs`).
+//!
+//! Reaping: when the entry is applied, tombstones are looked for, and removed if they still stand in the same step. A
+//! process that ends before leaves tombstones, which the next reaping removes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::Monotonic;
+use bytes::Bytes;
+use engine::fold::{ScanId, ScanPage, ScanRequest, Visit};
+use engine::{Found, Lookup, Seq, Want, Write};
+use kv::consistent::{join_object, stored_version, version_of};
+use object::key;
+use strong::catch_up::{
+    CatchUpContents, CatchUpMessage, Item, PART_BYTES_MAX, Place, ReceiverInput, ReceiverOutput, Sender,
+    SenderInput, SenderOutput, ToSender,
+};
+use strong::group::{Input, REAP_SILENCE, VoterId};
+
+use super::group::GroupKey;
+use super::journal::{drop_keys, types_of};
+use super::links::{endpoint_here, endpoint_of, voter_of};
+use super::serve::WaitingLookup;
+use super::{ConsistentGroups, Todo};
+use crate::hop::ShardId;
+use crate::peer::{NodeId, PeerMessage};
+use crate::shard::env::Env;
+use crate::shard::owners::ScanOwner;
+
+/// Keys of one part at most: some tens of kilobytes of them.
+const PART_KEYS_MAX: usize = 256;
+
+/// Tombstones looked for at once.
+const REAPED_AT_ONCE: usize = 1_024;
+
+/// Interval of a leader's reapings while keys are deleted. Reaping stays one interval behind.
+const REAP_EVERY: Duration = Duration::from_mins(5);
+
+/// A part that waits until its page shows all that was applied.
+pub(super) struct Wanted {
+    key: GroupKey,
+    voter: VoterId,
+    above: u64,
+    after: Option<Bytes>,
+    applied: (u64, u64),
+    seq: Seq,
+}
+
+/// The values of a part that are looked up.
+#[derive(Clone)]
+pub(super) struct Gathering(Arc<Mutex<Part>>);
+
+struct Part {
+    key: GroupKey,
+    voter: VoterId,
+    applied: (u64, u64),
+    is_last: bool,
+    items: BTreeMap<Bytes, Item>,
+    /// Lookups that wait for the disk.
+    missing: usize,
+    is_damaged: bool,
+}
+
+/// A scan for a group.
+pub(super) enum Scan {
+    /// Of a part.
+    Part(Wanted),
+    /// Of tombstones.
+    Reap { through: u64, end: Bytes, types: Arc<BTreeSet<Bytes>> },
+}
+
+/// Ends of catch-ups that have something to do, by time and state.
+#[derive(Default)]
+pub(super) struct Transfers {
+    /// Sending ends.
+    senders: BTreeSet<(GroupKey, VoterId)>,
+    /// Parts that wait for their page.
+    wanted: Vec<Wanted>,
+    /// Leaders with tombstones.
+    reapers: BTreeSet<(Monotonic, GroupKey)>,
+}
+
+impl ConsistentGroups {
+    /// Begins to bring a voter up to date.
+    pub(super) fn begin_catch_up(&mut self, env: &mut Env, key: GroupKey, voter: VoterId) {
+        let (number, now) = (env.rng.next_u64(), env.now());
+        let Some(held) = self.groups.get_mut(&key) else { return };
+        let mut outputs = Vec::new();
+        let sender = Sender::begin(number, held.group.reaped(), now, &mut outputs);
+        held.senders.insert(voter, sender);
+        self.transfers.senders.insert((key, voter));
+        env.counters.consistent_catch_ups += 1;
+        self.carry_out_sent(env, key, voter, outputs);
+    }
+
+    pub(super) fn end_catch_up(&mut self, key: GroupKey, voter: VoterId) {
+        if let Some(held) = self.groups.get_mut(&key) {
+            held.senders.remove(&voter);
+        }
+        self.transfers.senders.remove(&(key, voter));
+    }
+
+    /// When a sending end or a reaping has something to do.
+    pub(super) fn catch_up_timer(&self) -> Option<Monotonic> {
+        let senders = self
+            .transfers
+            .senders
+            .iter()
+            .filter_map(|(key, voter)| self.groups.get(key)?.senders.get(voter)?.next_timer());
+        senders.chain(self.transfers.reapers.first().map(|(at, _)| *at)).min()
+    }
+
+    /// Lets sending ends and reapings take their time.
+    pub(super) fn tick_catch_ups(&mut self, env: &mut Env, now: Monotonic) {
+        for (key, voter) in self.transfers.senders.clone() {
+            let Some(held) = self.groups.get(&key) else {
+                self.transfers.senders.remove(&(key, voter));
+                continue;
+            };
+            let reaped = held.group.reaped();
+            if held.senders.get(&voter).and_then(Sender::next_timer).is_some_and(|at| at <= now) {
+                self.step_sender(env, key, voter, SenderInput::Tick { reaped });
+            }
+        }
+        self.begin_pages(env);
+        while let Some(&(at, key)) = self.transfers.reapers.first()
+            && at <= now
+        {
+            self.transfers.reapers.remove(&(at, key));
+            if let Some(held) = self.groups.get_mut(&key) {
+                held.reap_at = None;
+                let is_behind = held.group.leads() && held.group.reaped() < held.group.applied();
+                self.todo.push_back(Todo::Step(key, Input::Reap { silence: REAP_SILENCE }));
+                if is_behind {
+                    self.note_deletion(env, key);
+                }
+            }
+        }
+    }
+
+    fn step_sender(&mut self, env: &mut Env, key: GroupKey, voter: VoterId, input: SenderInput) {
+        let now = env.now();
+        let sender = self.groups.get_mut(&key).and_then(|held| held.senders.get_mut(&voter));
+        let Some(sender) = sender else { return };
+        let mut outputs = Vec::new();
+        sender.step(input, now, &mut outputs);
+        self.carry_out_sent(env, key, voter, outputs);
+    }
+
+    fn carry_out_sent(&mut self, env: &mut Env, key: GroupKey, voter: VoterId, outputs: Vec<SenderOutput>) {
+        for output in outputs {
+            match output {
+                SenderOutput::Send(message) => {
+                    self.send_catch_up(env, key, voter.node, CatchUpContents::ToReceiver(message));
+                }
+                SenderOutput::Begun { base } => {
+                    self.todo.push_front(Todo::Step(key, Input::CatchUpBegun { voter, base }));
+                }
+                SenderOutput::Fold { above, after } => self.want_page(env, key, voter, above, after),
+                SenderOutput::CaughtUp { index, term } => {
+                    self.todo.push_back(Todo::Step(key, Input::CaughtUp { voter, index, term }));
+                }
+                SenderOutput::Broken => {
+                    self.end_catch_up(key, voter);
+                    self.todo.push_back(Todo::Step(key, Input::CatchUpBroken { voter }));
+                }
+            }
+        }
+    }
+
+    fn send_catch_up(&mut self, env: &mut Env, key: GroupKey, node: NodeId, contents: CatchUpContents) {
+        let Some(held) = self.groups.get(&key) else { return };
+        let Some(to) = endpoint_of(env, node, key.prefix) else { return };
+        let message = CatchUpMessage { from: endpoint_here(env), to, group: held.id, contents };
+        env.send(node, PeerMessage::CatchUp { to: ShardId(to.shard), message: message.encode() });
+    }
+
+    /// Takes a message of a catch-up.
+    pub fn on_catch_up(&mut self, env: &mut Env, from: NodeId, message: Bytes) {
+        let Ok(message) = CatchUpMessage::read(message) else {
+            env.counters.consistent_malformed += 1;
+            return;
+        };
+        let CatchUpMessage { from: sender, to, group, contents } = message;
+        let is_known = env.agreement.processes.get(&from).is_some_and(|it| it.life == sender.life);
+        let founding = env.agreement.foundings.get(&group.n_val).map(|founding| founding.number);
+        let key = GroupKey { n_val: group.n_val, prefix: group.prefix };
+        let is_ours = env.knobs.layout.shard_of(group.prefix) == env.knobs.id.0;
+        if !is_known || to != endpoint_here(env) || founding != Some(group.founding) || !is_ours {
+            return;
+        }
+        if !self.open(env, key) || self.groups[&key].is_held() {
+            // The sender sends again.
+            return self.run(env);
+        }
+
+        let held = &self.groups[&key];
+        let (applied, reaped) = (held.group.applied(), held.group.reaped());
+        match contents {
+            CatchUpContents::ToReceiver(message) if !held.group.leads() => {
+                self.groups.get_mut(&key).expect("it is open").sender = Some(from);
+                self.receive(env, key, ReceiverInput::Message { message, applied, reaped });
+            }
+            CatchUpContents::ToReceiver(_) => {}
+            CatchUpContents::ToSender(message) => {
+                if let Some(voter) = voter_of(env, from, key.prefix) {
+                    self.on_receiver_answer(env, key, voter, message, (reaped, applied));
+                }
+            }
+        }
+        self.run(env);
+    }
+
+    fn on_receiver_answer(
+        &mut self,
+        env: &mut Env,
+        key: GroupKey,
+        voter: VoterId,
+        message: ToSender,
+        (reaped, applied): (u64, u64),
+    ) {
+        self.step_sender(env, key, voter, SenderInput::Message { message, reaped, applied });
+    }
+
+    /// Gives the receiving end of a group an input.
+    pub(super) fn receive(&mut self, env: &mut Env, key: GroupKey, input: ReceiverInput) {
+        let Some(held) = self.groups.get_mut(&key) else { return };
+        let mut outputs = Vec::new();
+        held.receiver.step(input, &mut outputs);
+        self.carry_out_received(env, key, outputs);
+    }
+
+    /// Tells the receiving end how far entries are applied.
+    pub(super) fn follow_receiver(&mut self, env: &mut Env, key: GroupKey) {
+        let Some(held) = self.groups.get(&key).filter(|held| held.checkpoint.is_some()) else { return };
+        let index = held.group.applied();
+        self.receive(env, key, ReceiverInput::Applied { index });
+    }
+
+    pub(super) fn carry_out_received(&mut self, env: &mut Env, key: GroupKey, outputs: Vec<ReceiverOutput>) {
+        for output in outputs {
+            match output {
+                ReceiverOutput::Receiving { is_incomplete } => {
+                    self.step(env, key, Input::Receiving { is_incomplete });
+                }
+                ReceiverOutput::Write { drops, items, checkpoint } => {
+                    if let Some(held) = self.groups.get_mut(&key) {
+                        held.checkpoint = Some(checkpoint);
+                    }
+                    self.write_part(env, key, drops, items);
+                }
+                ReceiverOutput::Received { index, term } => {
+                    self.todo.push_back(Todo::Step(key, Input::Received { index, term }));
+                }
+                ReceiverOutput::Send(message) => {
+                    if let Some(sender) = self.groups.get(&key).and_then(|held| held.sender) {
+                        self.send_catch_up(env, key, sender, CatchUpContents::ToSender(message));
+                    }
+                }
+                ReceiverOutput::Forget => {
+                    if let Some(held) = self.groups.get_mut(&key) {
+                        held.checkpoint = None;
+                    }
+                    self.write_state(env, key);
+                }
+            }
+        }
+    }
+
+    /// Drops the keys of a group whose record says that they are dropped, and of which no part is there.
+    pub(super) fn drop_keys_again(&mut self, env: &mut Env, key: GroupKey) {
+        let has_parts = self.groups[&key].checkpoint.as_ref().is_some_and(|it| it.place != Place::Begin);
+        if !has_parts && drop_keys(env, key).is_err() {
+            // Without the drop it must not be refilled. It is opened again with the next message.
+            self.groups.remove(&key);
+        }
+    }
+
+    /// Has a part's page read once it shows all that is applied now.
+    fn want_page(&mut self, env: &mut Env, key: GroupKey, voter: VoterId, above: u64, after: Option<Bytes>) {
+        let Some(applied) = self.groups.get(&key).and_then(|held| held.group.applied_entry()) else { return };
+        let seq = env.store.last_written();
+        self.transfers.wanted.push(Wanted { key, voter, above, after, applied, seq });
+        self.begin_pages(env);
+    }
+
+    fn begin_pages(&mut self, env: &mut Env) {
+        let acknowledged = env.store.acknowledged();
+        for wanted in std::mem::take(&mut self.transfers.wanted) {
+            if wanted.seq > acknowledged {
+                self.transfers.wanted.push(wanted);
+                continue;
+            }
+            let (key, voter) = (wanted.key, wanted.voter);
+            let range = key::objects_at(key.prefix);
+            let behind = |after: &Bytes| [&after[..], &[0]].concat().into();
+            let start: Bytes = wanted.after.as_ref().map_or_else(|| range.start.into(), behind);
+            let types: BTreeSet<Bytes> = types_of(env, key.n_val).into_iter().collect();
+            let above = wanted.above;
+            let visitor = move |key: &[u8], head: &[u8]| {
+                let is_newer = || stored_version(head).is_ok_and(|version| version.index() > above);
+                if is_of(&types, key) && is_newer() { Visit::Take } else { Visit::Skip }
+            };
+            match self.scan(env, start, range.end.into(), PART_KEYS_MAX, visitor) {
+                Some(id) => drop(self.scans.insert(id, Scan::Part(wanted))),
+                None => self.break_catch_up(key, voter),
+            }
+        }
+    }
+
+    fn scan(
+        &mut self,
+        env: &mut Env,
+        start: Bytes,
+        end: Bytes,
+        items_max: usize,
+        visitor: impl FnMut(&[u8], &[u8]) -> Visit + Send + 'static,
+    ) -> Option<ScanId> {
+        let visitor = Box::new(visitor);
+        let request = ScanRequest { start, end, items_max, visitor, past_losses: false };
+        let id = env.store.scan(request).ok()?;
+        env.scan_owners.note(id, ScanOwner::ConsistentGroups);
+        Some(id)
+    }
+
+    fn break_catch_up(&mut self, key: GroupKey, voter: VoterId) {
+        self.end_catch_up(key, voter);
+        self.todo.push_back(Todo::Step(key, Input::CatchUpBroken { voter }));
+    }
+
+    /// Takes a page of a scan.
+    pub fn on_scan(&mut self, env: &mut Env, id: ScanId, page: Result<ScanPage, engine::Error>) {
+        match (self.scans.remove(&id), page) {
+            (Some(Scan::Part(wanted)), Ok(page)) => self.gather(env, wanted, &page),
+            (Some(Scan::Part(wanted)), Err(_)) => self.break_catch_up(wanted.key, wanted.voter),
+            (Some(Scan::Reap { through, end, types }), Ok(page)) => {
+                for (key, _) in page.items.iter() {
+                    self.reap_key(env, Bytes::copy_from_slice(key), through, false);
+                }
+                if let Some(next) = page.next {
+                    self.look_for_tombstones(env, next, end, through, types);
+                }
+            }
+            // What is left is removed by the next reaping.
+            (Some(Scan::Reap { .. }) | None, _) => {}
+        }
+        self.run(env);
+    }
+
+    /// Looks the values of a part's keys up.
+    fn gather(&mut self, env: &mut Env, wanted: Wanted, page: &ScanPage) {
+        let part = Part {
+            key: wanted.key,
+            voter: wanted.voter,
+            applied: wanted.applied,
+            is_last: page.next.is_none(),
+            items: BTreeMap::new(),
+            missing: 0,
+            is_damaged: false,
+        };
+        let gathering = Gathering(Arc::new(Mutex::new(part)));
+        let mut missing = 0;
+        for (key, _) in page.items.iter() {
+            let key = Bytes::copy_from_slice(key);
+            match env.store.lookup(&key, Want::Value) {
+                Lookup::Done(found) => gathering.part().add(key, found),
+                Lookup::NeedsIo(id) => {
+                    missing += 1;
+                    let gathering = gathering.clone();
+                    self.served.wait_for(id, WaitingLookup::Part { gathering, key });
+                }
+            }
+        }
+        gathering.part().missing = missing;
+        if missing == 0 {
+            self.on_gathered(env, &gathering);
+        }
+    }
+
+    /// Takes the value of a part's key.
+    pub(super) fn on_part_found(
+        &mut self,
+        env: &mut Env,
+        gathering: Gathering,
+        key: Bytes,
+        found: Result<Option<Found>, engine::Error>,
+    ) {
+        let missing = {
+            let mut part = gathering.part();
+            part.add(key, found);
+            part.missing -= 1;
+            part.missing
+        };
+        if missing == 0 {
+            self.on_gathered(env, &gathering);
+        }
+    }
+
+    /// Gives a part to its sending end.
+    fn on_gathered(&mut self, env: &mut Env, gathering: &Gathering) {
+        let part = &mut *gathering.part();
+        let (key, voter, applied) = (part.key, part.voter, part.applied);
+        if part.is_damaged {
+            return self.break_catch_up(key, voter);
+        }
+        let mut items: Vec<Item> = std::mem::take(&mut part.items).into_values().collect();
+        let mut bytes = 0;
+        let fits = items.iter().take_while(|item| {
+            bytes += item.key.len() + item.object.as_ref().map_or(0, Bytes::len);
+            bytes <= PART_BYTES_MAX
+        });
+        let count = fits.count().max(1);
+        let is_last = part.is_last && count >= items.len();
+        items.truncate(count);
+        if items.is_empty() && !is_last {
+            // All keys of the page are gone by now, which only a reaping does: the part is read again.
+            return self.break_catch_up(key, voter);
+        }
+        self.step_sender(env, key, voter, SenderInput::Folded { applied, items, is_last });
+    }
+
+    /// Notes that a key was deleted: tombstones are reaped some time later, if this store leads then.
+    pub(super) fn note_deletion(&mut self, env: &mut Env, key: GroupKey) {
+        let at = env.now() + REAP_EVERY;
+        let Some(held) = self.groups.get_mut(&key).filter(|held| held.reap_at.is_none()) else { return };
+        held.reap_at = Some(at);
+        self.transfers.reapers.insert((at, key));
+    }
+
+    /// Looks for the tombstones that an applied entry lets go.
+    pub(super) fn begin_reap(&mut self, env: &mut Env, key: GroupKey, through: u64) {
+        let types = Arc::new(types_of(env, key.n_val).into_iter().collect());
+        let range = key::objects_at(key.prefix);
+        self.look_for_tombstones(env, range.start.into(), range.end.into(), through, types);
+    }
+
+    fn look_for_tombstones(
+        &mut self,
+        env: &mut Env,
+        start: Bytes,
+        end: Bytes,
+        through: u64,
+        types: Arc<BTreeSet<Bytes>>,
+    ) {
+        let wanted = Arc::clone(&types);
+        let visitor = move |key: &[u8], head: &[u8]| {
+            if is_of(&wanted, key) && is_reaped(head, through) { Visit::Take } else { Visit::Skip }
+        };
+        if let Some(id) = self.scan(env, start, end.clone(), REAPED_AT_ONCE, visitor) {
+            self.scans.insert(id, Scan::Reap { through, end, types });
+        }
+    }
+
+    /// Removes a key if it still is a tombstone. A lookup that waits for the disk is made twice at most.
+    pub(super) fn reap_key(&mut self, env: &mut Env, key: Bytes, through: u64, is_second: bool) {
+        match env.store.lookup(&key, Want::Head) {
+            Lookup::Done(Ok(Some(found))) if is_reaped(&found.head, through) => {
+                // A store that refuses it keeps the tombstone until the next reaping.
+                drop(env.store.write(&[Write::Delete { key: &key }]));
+            }
+            Lookup::Done(_) => {}
+            Lookup::NeedsIo(id) if !is_second => {
+                self.served.wait_for(id, WaitingLookup::Reap { key, through });
+            }
+            Lookup::NeedsIo(id) => self.served.ignore(id),
+        }
+    }
+}
+
+impl Gathering {
+    fn part(&self) -> std::sync::MutexGuard<'_, Part> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Part {
+    fn add(&mut self, key: Bytes, found: Result<Option<Found>, engine::Error>) {
+        match found {
+            Ok(Some(found)) => match (stored_version(&found.head), version_of(&found.head)) {
+                (Ok(version), Ok(live)) => {
+                    let value = found.value.unwrap_or_default();
+                    let object = live.map(|_| join_object(&found.head, &value));
+                    self.items.insert(key.clone(), Item { key, version, object });
+                }
+                _ => self.is_damaged = true,
+            },
+            // It was reaped since.
+            Ok(None) => {}
+            Err(_) => self.is_damaged = true,
+        }
+    }
+}
+
+/// Whether a ledger key is of one of these bucket types.
+fn is_of(types: &BTreeSet<Bytes>, ledger_key: &[u8]) -> bool {
+    key::bucket_type_of(ledger_key).is_some_and(|name| types.contains(&*name))
+}
+
+/// Whether a head is a tombstone that a reaping through an index lets go.
+fn is_reaped(head: &[u8], through: u64) -> bool {
+    let is_tombstone = matches!(version_of(head), Ok(None));
+    is_tombstone && stored_version(head).is_ok_and(|version| version.index() <= through)
+}

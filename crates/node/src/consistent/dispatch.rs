@@ -1,0 +1,206 @@
+//! The way of a request to the leader of its group.
+//!
+//! 1. If this store leads and is ready, the request is served here.
+//! 2. If another one leads, its node is asked. A node without a voter of the group asks the voters in turn.
+//! 3. Without a leader that reaches a majority the request waits until there is one, for [`LEADER_WAIT_MAX`] or until its deadline.
+//!
+//! A request of another node that came to a store which does not lead goes back with the leader's name.
+//!
+//! Invariant: a request that waits was not proposed, so it may end as *unavailable*.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Monotonic;
+use kv::{BucketProps, Error, Request};
+use strong::wake::Urgency;
+
+use super::group::{GroupKey, HeldGroup};
+use super::{ConsistentGroups, Todo};
+use crate::peer::{LeaderAnswer, NodeId, PeerMessage};
+use crate::request::place::Ready;
+use crate::shard::env::Env;
+use crate::shard::reply_to::ReplyTo;
+
+/// The longest wait for a leader: a death is noticed in 1.5 s, and an election takes well below a second.
+pub(super) const LEADER_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Interval at which requests without a leader look for one again: the first election of a group takes as long.
+const RETRY_EVERY: Duration = Duration::from_millis(50);
+
+/// Hints at another leader that a request follows at once, before it waits: leaders change seldom.
+const HINTS_MAX: u32 = 3;
+
+/// A request on its way.
+pub(super) struct Pending {
+    pub reply_to: ReplyTo,
+    pub request: Request,
+    pub props: Arc<BucketProps>,
+    pub group: GroupKey,
+    /// When its client stops waiting.
+    pub deadline: Monotonic,
+    /// When it ends without a leader.
+    pub gives_up: Monotonic,
+    /// The node that another one has named as the leader.
+    pub hint: Option<NodeId>,
+    /// Nodes that were asked since it waited last.
+    pub asked: u32,
+}
+
+/// Requests without a leader.
+#[derive(Default)]
+pub(super) struct Waiting {
+    groups: BTreeMap<GroupKey, VecDeque<Pending>>,
+    len: usize,
+    retry_at: Option<Monotonic>,
+}
+
+impl Waiting {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn has(&self, key: GroupKey) -> bool {
+        self.groups.contains_key(&key)
+    }
+
+    pub fn next_timer(&self) -> Option<Monotonic> {
+        self.retry_at
+    }
+
+    /// Takes the requests of a group, in order.
+    pub fn take(&mut self, key: GroupKey) -> VecDeque<Pending> {
+        let taken = self.groups.remove(&key).unwrap_or_default();
+        self.len -= taken.len();
+        taken
+    }
+
+    /// Takes all.
+    pub fn take_all(&mut self) -> Vec<Pending> {
+        (self.len, self.retry_at) = (0, None);
+        std::mem::take(&mut self.groups).into_values().flatten().collect()
+    }
+
+    fn push(&mut self, pending: Pending, now: Monotonic) {
+        self.len += 1;
+        self.retry_at.get_or_insert(now + RETRY_EVERY);
+        self.groups.entry(pending.group).or_default().push_back(pending);
+    }
+}
+
+impl ConsistentGroups {
+    /// Begins a client's request on a key of a consistent type.
+    pub fn begin(&mut self, env: &mut Env, ready: Ready) {
+        let Ready { reply_to, coordinator, prefix, props, deadline } = ready;
+        let request = coordinator.into_request();
+        match &request {
+            Request::Get(_) => env.counters.consistent_gets += 1,
+            _ => env.counters.consistent_puts += 1,
+        }
+        self.accept(env, reply_to, request, prefix, props, deadline);
+    }
+
+    /// Takes a request of a client, here or of another node.
+    pub(super) fn accept(
+        &mut self,
+        env: &mut Env,
+        reply_to: ReplyTo,
+        request: Request,
+        prefix: u16,
+        props: Arc<BucketProps>,
+        deadline: Monotonic,
+    ) {
+        let now = env.now();
+        env.activity.note_client(now);
+        env.deadlines.note(deadline);
+        let n_val = u8::try_from(props.n_val).unwrap_or(u8::MAX);
+        let group = GroupKey { n_val, prefix };
+        let gives_up = deadline.min(now + LEADER_WAIT_MAX);
+        let (hint, asked) = (None, 0);
+        self.dispatch(env, Pending { reply_to, request, props, group, deadline, gives_up, hint, asked });
+        self.run(env);
+    }
+
+    /// Serves a request, asks its leader, or has it wait.
+    pub(super) fn dispatch(&mut self, env: &mut Env, pending: Pending) {
+        let key = pending.group;
+        let is_asked = matches!(pending.reply_to, ReplyTo::Leader(..));
+        let is_open = self.open(env, key);
+        if let Some(held) = self.groups.get(&key).filter(|_| is_open) {
+            if held.group.leads() {
+                return match held.group.can_serve() && !held.is_held() {
+                    true => self.serve(env, pending),
+                    false => self.wait(env, pending),
+                };
+            }
+            let leader = held.group.leader().filter(|leader| held.group.reaches(*leader));
+            let leader = leader.map(|leader| leader.node);
+            return match leader.filter(|_| pending.asked < HINTS_MAX || is_asked) {
+                _ if is_asked => refuse(env, &pending, leader),
+                Some(leader) => self.ask(env, leader, pending),
+                None => self.wait(env, pending),
+            };
+        }
+
+        if is_asked {
+            return refuse(env, &pending, None);
+        }
+        match self.voter_to_ask(env, &pending) {
+            Some(node) if pending.asked < HINTS_MAX => self.ask(env, node, pending),
+            _ => self.wait(env, pending),
+        }
+    }
+
+    /// The node that a request without a voter here asks next.
+    fn voter_to_ask(&self, env: &Env, pending: &Pending) -> Option<NodeId> {
+        let voters = Self::voters(env, pending.group)?;
+        let reached = voters
+            .iter()
+            .filter(|voter| voter.node != env.peers.here() && self.reaches(env, pending.group, **voter));
+        let reached: Vec<NodeId> = reached.map(|voter| voter.node).collect();
+        let hint = pending.hint.filter(|hint| reached.contains(hint));
+        hint.or_else(|| reached.get(pending.asked as usize % reached.len().max(1)).copied())
+    }
+
+    /// Has a request wait for a leader.
+    pub(super) fn wait(&mut self, env: &mut Env, mut pending: Pending) {
+        let now = env.now();
+        if pending.gives_up <= now {
+            return env.reply(pending.reply_to, Err(Error::Unavailable));
+        }
+        (pending.asked, pending.hint) = (0, None);
+        let key = pending.group;
+        self.waiting.push(pending, now);
+        // Its election comes before those that nobody waits for.
+        let is_leaderless = self.groups.get(&key).is_some_and(|held: &HeldGroup| !held.has_leader());
+        let knows_dead_leader = self
+            .groups
+            .get(&key)
+            .and_then(|it| it.group.leader())
+            .is_some_and(|it| !self.reaches(env, key, it));
+        if is_leaderless && knows_dead_leader {
+            self.leaderless.push(key, Urgency::Waiting);
+        }
+    }
+
+    /// Has requests look for a leader again, and ends those that have waited long enough.
+    pub(super) fn retry_waiting(&mut self, env: &mut Env, now: Monotonic) {
+        if self.waiting.retry_at.is_none_or(|at| now < at) {
+            return;
+        }
+        for pending in self.waiting.take_all() {
+            match pending.gives_up <= now {
+                true => env.reply(pending.reply_to, Err(Error::Unavailable)),
+                false => self.todo.push_back(Todo::Dispatch(Box::new(pending))),
+            }
+        }
+    }
+}
+
+/// Sends a request of another node back: nothing was done.
+fn refuse(env: &mut Env, pending: &Pending, leader: Option<NodeId>) {
+    if let ReplyTo::Leader(to, id) = pending.reply_to {
+        env.send(to, PeerMessage::LeaderAnswer { id, answer: LeaderAnswer::NotLeader { leader } });
+    }
+}

@@ -1,0 +1,178 @@
+//! Requests that the leader of another node executes, and those of other nodes that come here.
+//!
+//! A write has a number of its origin, and the leader's shard drops copies ([`strong::forward`]). It is sent once: if its
+//! link breaks, it may have been executed, and ends as *timeout*. It is sent again only if the other node says that it
+//! has done nothing, or if the message did not leave. A read may be sent as often as one likes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Monotonic;
+use kv::{Error, Request};
+use strong::Endpoint;
+use strong::forward::ForwardError;
+
+use super::dispatch::Pending;
+use super::links::{endpoint_here, endpoint_of};
+use super::{ConsistentGroups, Todo};
+use crate::peer::{AskId, LeaderAnswer, NodeId, PeerMessage};
+use crate::shard::env::Env;
+use crate::shard::reply_to::ReplyTo;
+
+/// Requests that other nodes execute.
+#[derive(Default)]
+pub(super) struct Asked {
+    requests: BTreeMap<u64, (NodeId, Pending)>,
+    /// Deadlines of all of them.
+    deadlines: BTreeSet<(Monotonic, u64)>,
+    /// The last number of a write to each shard of another process.
+    numbers: BTreeMap<Endpoint, u64>,
+}
+
+impl Asked {
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    pub fn next_deadline(&self) -> Option<Monotonic> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    fn insert(&mut self, name: u64, to: NodeId, pending: Pending) {
+        self.deadlines.insert((pending.deadline, name));
+        self.requests.insert(name, (to, pending));
+    }
+
+    fn remove(&mut self, name: u64) -> Option<Pending> {
+        let (_, pending) = self.requests.remove(&name)?;
+        self.deadlines.remove(&(pending.deadline, name));
+        Some(pending)
+    }
+
+    /// Takes a request past its deadline.
+    fn take_expired(&mut self, now: Monotonic) -> Option<Pending> {
+        let &(_, name) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now)?;
+        self.remove(name)
+    }
+
+    /// Takes the requests that a node has.
+    fn take_of(&mut self, node: NodeId) -> Vec<Pending> {
+        let of_node = self.requests.iter().filter(|(_, (to, _))| *to == node);
+        let names: Vec<u64> = of_node.map(|(&name, _)| name).collect();
+        names.into_iter().filter_map(|name| self.remove(name)).collect()
+    }
+}
+
+impl ConsistentGroups {
+    /// Asks the node of a leader to execute a request.
+    pub(super) fn ask(&mut self, env: &mut Env, to: NodeId, mut pending: Pending) {
+        let Some(there) = endpoint_of(env, to, pending.group.prefix) else { return self.wait(env, pending) };
+        pending.asked += 1;
+        let number = pending.request.writes().then(|| {
+            let number = self.asked.numbers.entry(there).or_default();
+            *number += 1;
+            (endpoint_here(env), *number)
+        });
+        let name = env.next_id();
+        let (id, ttl_ms) = (env.ask_id(name), env.ttl_ms(pending.deadline));
+        let request = Box::new(pending.request.clone());
+        self.asked.insert(name, to, pending);
+        env.counters.forwards += 1;
+        env.send(to, PeerMessage::AskLeader { id, ttl_ms, life: there.life, number, request });
+    }
+
+    /// Takes the answer of a node that was asked.
+    pub fn on_leader_answer(&mut self, env: &mut Env, from: NodeId, name: u64, answer: LeaderAnswer) {
+        let is_from = self.asked.requests.get(&name).is_some_and(|(to, _)| *to == from);
+        let Some(mut pending) = is_from.then(|| self.asked.remove(name)).flatten() else { return };
+        match answer {
+            LeaderAnswer::Done(result) => env.reply(pending.reply_to, *result),
+            LeaderAnswer::NotLeader { leader } => {
+                pending.hint = leader.filter(|leader| *leader != from);
+                match pending.hint {
+                    Some(leader) if leader == env.peers.here() => self.dispatch(env, pending),
+                    Some(_) if !self.groups.contains_key(&pending.group) => self.dispatch(env, pending),
+                    _ => self.wait(env, pending),
+                }
+            }
+        }
+        self.run(env);
+    }
+
+    /// A node has lost the questions that it was asked.
+    pub fn on_questions_lost(&mut self, env: &mut Env, node: NodeId) {
+        for pending in self.asked.take_of(node) {
+            match pending.request {
+                Request::Get(_) => self.todo.push_back(Todo::Dispatch(Box::new(pending))),
+                _ => env.reply(pending.reply_to, Err(Error::Timeout)),
+            }
+        }
+        let lives: Vec<u64> = self.asked.numbers.keys().map(|endpoint| endpoint.life).collect();
+        let known = |life: &u64| env.agreement.processes.values().any(|process| process.life == *life);
+        for life in lives.into_iter().filter(|life| !known(life)) {
+            self.asked.numbers.retain(|endpoint, _| endpoint.life != life);
+            self.window.retire(life);
+        }
+        self.run(env);
+    }
+
+    /// Ends requests past their deadline: another node may have executed them.
+    pub fn expire(&mut self, env: &mut Env, now: Monotonic) {
+        if self.asked.len() == 0 {
+            return;
+        }
+        while let Some(pending) = self.asked.take_expired(now) {
+            let error = if pending.request.writes() { Error::Timeout } else { Error::Unavailable };
+            env.reply(pending.reply_to, Err(error));
+        }
+        self.run(env);
+    }
+
+    /// When a turn has something to do for a deadline or a timer.
+    pub fn next_deadline(&self) -> Option<Monotonic> {
+        if self.is_unused() { None } else { self.next_timer() }
+    }
+
+    /// Takes a request of another node, which takes this one for the leader's.
+    pub fn on_ask_leader(
+        &mut self,
+        env: &mut Env,
+        (from, id): (NodeId, AskId),
+        ttl_ms: u32,
+        life: u64,
+        number: Option<(Endpoint, u64)>,
+        request: Request,
+    ) {
+        if life != env.peers.life() {
+            // An earlier process was asked, and may have executed it.
+            return;
+        }
+        let now = env.now();
+        let deadline = now + Duration::from_millis(ttl_ms.into());
+        let reply_to = ReplyTo::Leader(from, id);
+        let admitted = match number {
+            Some((origin, number)) => self.window.admit(origin, number, deadline, now),
+            None if request.writes() => Err(ForwardError::Seen),
+            None => Ok(()),
+        };
+        match admitted {
+            Ok(()) => {}
+            // It was not seen before, so nothing was done.
+            Err(ForwardError::Full) => return env.reply(reply_to, Err(Error::Unavailable)),
+            Err(ForwardError::Seen | ForwardError::Late) => return,
+        }
+        let (Some(bucket), Some(key)) = (request.bucket(), request.key()) else {
+            return env.reply(reply_to, Err(Error::Unavailable));
+        };
+        let (prefix, shard) = env.place(bucket, key);
+        let props = env.props.get(bucket).map(Arc::clone);
+        match props {
+            Ok(props) if props.consistent && shard == env.knobs.id => {
+                self.accept(env, reply_to, request, prefix, props, deadline);
+            }
+            // It has yet to hear of the type, and has done nothing.
+            _ => env.reply(reply_to, Err(Error::Unavailable)),
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! One group with its store's part: the machine, the ends of its catch-ups, and inputs that wait.
+//!
+//! A group is opened when something is wanted of it: from the state that the store found, or as a new one of the
+//! founding. A state of another founding is removed. A state that contradicts its entries means that the store forgot.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use base::Monotonic;
+use base::rng::SplitMix64;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use engine::{FoundContents, FoundEntry, FoundGroup, GroupNumber, LogPlace};
+use kv::consistent::{join_object, version_of};
+use protocol::peer::{Malformed, Reader};
+use strong::catch_up::{Checkpoint, Receiver, ReceiverOutput, Sender};
+use strong::envelope::GroupId;
+use strong::group::{
+    Configuration, Entry, Group, GroupState, Identity, Input, OpenError, Output, Payload, Progress, Stored,
+    VoterId, Write,
+};
+
+use super::{ConsistentGroups, GROUPS_MAX, Todo};
+use crate::peer::NodeId;
+use crate::shard::env::Env;
+use crate::shard::output::Output as ShardOutput;
+
+/// A group of this store: the keys of a prefix in the consistent types of an n_val.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct GroupKey {
+    pub n_val: u8,
+    pub prefix: u16,
+}
+
+impl GroupKey {
+    /// As the engine names it.
+    pub fn number(self) -> GroupNumber {
+        GroupNumber(u64::from(self.n_val) << 16 | u64::from(self.prefix))
+    }
+
+    /// Of the engine's name for it.
+    pub fn of_number(GroupNumber(number): GroupNumber) -> GroupKey {
+        let [low, high, n_val, ..] = number.to_le_bytes();
+        GroupKey { n_val, prefix: u16::from_le_bytes([low, high]) }
+    }
+}
+
+/// A group in memory.
+pub(super) struct HeldGroup {
+    pub group: Group,
+    pub id: GroupId,
+    /// The voter that this store is.
+    pub voter: VoterId,
+    /// All voters, in the order of the prefix's list.
+    pub voters: Vec<VoterId>,
+    /// The receiving end of a catch-up.
+    pub receiver: Receiver,
+    /// The receiver's record of a catch-up, as it was handed out last. It is written with the group's state.
+    pub checkpoint: Option<Checkpoint>,
+    /// The node that sends the catch-up.
+    pub sender: Option<NodeId>,
+    /// The sending ends of catch-ups.
+    pub senders: BTreeMap<VoterId, Sender>,
+    /// The timer that is noted.
+    pub timer: Option<Monotonic>,
+    /// Bytes of the log that are noted.
+    pub log_bytes: usize,
+    /// Outputs behind one that waits for the store; the first one waits.
+    pub outputs: VecDeque<Output>,
+    /// Inputs that came meanwhile.
+    pub inputs: VecDeque<Input>,
+    /// Versions of keys whose entries are about to be applied, as the ledger has them.
+    pub known: BTreeMap<Bytes, Option<u64>>,
+    /// When tombstones may be reaped next, on a leader.
+    pub reap_at: Option<Monotonic>,
+}
+
+impl HeldGroup {
+    /// Whether an output waits for the store.
+    pub fn is_held(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
+    /// Whether a request has somewhere to go: this store leads and is ready, or another one leads.
+    pub fn has_leader(&self) -> bool {
+        match self.group.leader() {
+            Some(leader) if leader == self.voter => self.group.can_serve(),
+            Some(leader) => self.group.reaches(leader),
+            None => false,
+        }
+    }
+
+    /// The bytes of its state as the store keeps them: the length of the group's state (u16), the group's state, and the
+    /// record of a catch-up if there is one.
+    pub fn stored_state(&self, state: &GroupState) -> Bytes {
+        put_state(state, self.checkpoint.as_ref())
+    }
+}
+
+/// A state and the record of a catch-up as stored bytes.
+fn put_state(state: &GroupState, checkpoint: Option<&Checkpoint>) -> Bytes {
+    let state = state.encode();
+    let mut out = BytesMut::with_capacity(2 + state.len());
+    out.put_u16_le(u16::try_from(state.len()).expect("a state has a few voters"));
+    out.put_slice(&state);
+    if let Some(checkpoint) = checkpoint.map(Checkpoint::encode).filter(|it| it.len() <= CHECKPOINT_MAX) {
+        out.put_slice(&checkpoint);
+    }
+    out.freeze()
+}
+
+/// Bytes of a catch-up's record beside the group's state: the engine takes 4 KiB together. The place of a longer key is
+/// not written; a start then goes on at the place before.
+const CHECKPOINT_MAX: usize = 3 << 10;
+
+/// The group's state and the record of a catch-up, of stored bytes.
+fn read_state(bytes: &Bytes) -> Result<(GroupState, Option<Checkpoint>), Malformed> {
+    let mut fields = Reader::new(bytes.clone());
+    let len = usize::from(fields.u16()?);
+    let mut rest = fields.rest();
+    if len > rest.len() {
+        return Err(Malformed("the state of a group is cut off"));
+    }
+    let state = GroupState::read(rest.slice(..len))?;
+    rest.advance(len);
+    let checkpoint = if rest.is_empty() { None } else { Some(Checkpoint::read(rest)?) };
+    Ok((state, checkpoint))
+}
+
+/// The entry of a log, of an entry that the store found.
+fn entry_of(found: FoundEntry) -> Result<Entry, Malformed> {
+    let payload = match found.contents {
+        FoundContents::Other(bytes) => Payload::read(bytes)?,
+        FoundContents::Put { key, head, value } => {
+            let is_tombstone = matches!(version_of(&head), Ok(None));
+            let object = (!is_tombstone).then(|| join_object(&head, &value));
+            Payload::Write(Write { key, object })
+        }
+    };
+    Ok(Entry { index: found.place.index, term: found.place.term, payload })
+}
+
+/// The reason why a found group does not take part.
+enum Refused {
+    /// Its state is of another founding.
+    Foreign,
+    /// Its state was lost, or contradicts its entries.
+    Contradiction,
+}
+
+/// All that the store kept of a group, for the machine.
+fn stored_of(found: FoundGroup, founding: u64) -> Result<(Stored, Option<Checkpoint>), Refused> {
+    let bytes = found.state.as_ref().ok_or(Refused::Contradiction)?;
+    let (state, checkpoint) = read_state(bytes).map_err(|_| Refused::Contradiction)?;
+    if state.founding != founding {
+        return Err(Refused::Foreign);
+    }
+    let entries: Result<Vec<Entry>, Malformed> = found.entries.into_iter().map(entry_of).collect();
+    let base = (found.applied.index, found.applied.term);
+    let stored = Stored {
+        state,
+        progress: Progress { applied: base, commit: found.commit.max(base.0) },
+        base,
+        entries: entries.map_err(|_| Refused::Contradiction)?,
+        suspect_through: found.suspect_through,
+        is_incomplete: checkpoint.as_ref().is_some_and(|known| known.is_incomplete),
+    };
+    Ok((stored, checkpoint))
+}
+
+impl ConsistentGroups {
+    /// The voters of a group in the order of the prefix's list, if its n_val is founded.
+    pub(super) fn voters(env: &Env, key: GroupKey) -> Option<Vec<VoterId>> {
+        let founding = env.agreement.foundings.get(&key.n_val)?;
+        let voters = founding.voters(key.n_val, key.prefix, env.knobs.layout.prefixes);
+        Some(voters.into_iter().map(|(node, birth)| VoterId { node, birth }).collect())
+    }
+
+    /// Opens a group, unless it is open; whether this store takes part in it.
+    pub(super) fn open(&mut self, env: &mut Env, key: GroupKey) -> bool {
+        if self.groups.contains_key(&key) {
+            return true;
+        }
+        let Some(voters) = Self::voters(env, key).filter(|_| self.is_registered) else { return false };
+        let here = env.peers.here();
+        let own = voters.iter().position(|voter| voter.node == here && Some(voter.birth) == env.birth);
+        let Some(rank) = own.filter(|_| self.groups.len() < GROUPS_MAX) else { return false };
+        let founding = &env.agreement.foundings[&key.n_val];
+        let id = GroupId { n_val: key.n_val, founding: founding.number, prefix: key.prefix };
+        let identity = Identity {
+            voter: voters[rank],
+            rank: u32::try_from(rank).expect("a group has a few voters"),
+            founding: id.founding,
+        };
+        let new = Stored {
+            state: GroupState {
+                epoch: founding.epoch,
+                ..GroupState::found(id.founding, Configuration::of_voters(voters.iter().copied()))
+            },
+            progress: Progress::FOUNDED,
+            base: Progress::FOUNDED.applied,
+            entries: Vec::new(),
+            suspect_through: None,
+            is_incomplete: false,
+        };
+
+        let (stored, checkpoint) = match self.found.remove(&key).map(|found| stored_of(found, id.founding)) {
+            None => (new, None),
+            Some(Ok(stored)) => stored,
+            Some(Err(Refused::Foreign)) => {
+                // A store that refuses the removal is asked again when the group is opened next.
+                if env.store.remove_group(key.number()).is_err() {
+                    return false;
+                }
+                (new, None)
+            }
+            Some(Err(Refused::Contradiction)) => {
+                env.out.push(ShardOutput::Forgot);
+                return false;
+            }
+        };
+        let applied = stored.progress.applied.0;
+        let rng = Box::new(SplitMix64::new(env.rng.next_u64()));
+        let group = match Group::open(identity, stored, rng) {
+            Ok(group) => group,
+            Err(OpenError::Removed) => return false,
+            Err(OpenError::Founding { .. } | OpenError::Entries(_)) => {
+                env.out.push(ShardOutput::Forgot);
+                return false;
+            }
+        };
+        self.add(env, key, (group, id, voters, identity.voter), checkpoint, applied);
+        true
+    }
+
+    /// Adds an open group, and tells it of its peers.
+    fn add(
+        &mut self,
+        env: &mut Env,
+        key: GroupKey,
+        (group, id, voters, voter): (Group, GroupId, Vec<VoterId>, VoterId),
+        checkpoint: Option<Checkpoint>,
+        applied: u64,
+    ) {
+        let needs_drop = checkpoint.as_ref().is_some_and(|it| it.is_incomplete && it.base == 0);
+        let mut outputs: Vec<ReceiverOutput> = Vec::new();
+        let receiver = Receiver::open(checkpoint.clone(), applied, &mut outputs);
+        let others: Vec<VoterId> = voters.iter().copied().filter(|other| *other != voter).collect();
+        let held = HeldGroup {
+            group,
+            id,
+            voter,
+            voters,
+            receiver,
+            checkpoint,
+            sender: None,
+            senders: BTreeMap::new(),
+            timer: None,
+            log_bytes: 0,
+            outputs: VecDeque::new(),
+            inputs: VecDeque::new(),
+            known: BTreeMap::new(),
+            reap_at: None,
+        };
+        self.groups.insert(key, held);
+        if needs_drop {
+            // A crash may have come between the record and the drop. No part is there yet.
+            self.drop_keys_again(env, key);
+        }
+
+        for voter in others {
+            let is_up = self.reaches(env, key, voter);
+            self.todo.push_back(Todo::Step(key, Input::Reachable { voter, is_up }));
+        }
+        self.todo.push_back(Todo::Step(key, Input::Registered));
+        self.carry_out_received(env, key, outputs);
+    }
+}
+
+/// The place of an entry, as the engine names it.
+pub(super) fn place_of((index, term): (u64, u64)) -> LogPlace {
+    LogPlace { index, term }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strong::catch_up::Place;
+
+    #[test]
+    fn a_stored_state_has_the_checkpoint_behind_it() {
+        let voter = VoterId::of_number(0x1_0000_0000_0007).expect("it has a birth");
+        let state = GroupState::found(9, Configuration::of_voters([voter]));
+        let place = Place::Key(Bytes::from_static(b"k"));
+        let checkpoint = Checkpoint { number: 5, base: 1, is_incomplete: false, place, snapshot: (2, 1) };
+        let plain = put_state(&state, None);
+        let both = put_state(&state, Some(&checkpoint));
+        assert_eq!(plain[..2], u16::try_from(state.encode().len()).expect("it is short").to_le_bytes());
+        assert_eq!(both, [&plain[..], &checkpoint.encode()].concat());
+        assert_eq!(read_state(&plain), Ok((state.clone(), None)));
+        assert_eq!(read_state(&both), Ok((state.clone(), Some(checkpoint.clone()))));
+        for len in (0..both.len()).filter(|len| *len != plain.len()) {
+            assert!(read_state(&both.slice(..len)).is_err(), "{len} bytes");
+        }
+
+        let long = Place::Key(vec![b'k'; CHECKPOINT_MAX].into());
+        let long = Checkpoint { place: long, ..checkpoint };
+        assert_eq!(put_state(&state, Some(&long)), plain, "it is left out");
+    }
+
+    #[test]
+    fn groups_are_numbered_and_back() {
+        let key = GroupKey { n_val: 3, prefix: 0xABCD };
+        assert_eq!(key.number(), GroupNumber(0x3_ABCD));
+        assert_eq!(GroupKey::of_number(key.number()), key);
+    }
+}

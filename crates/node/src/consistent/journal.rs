@@ -1,0 +1,343 @@
+//! Records of groups: batches on their way to the disk, and entries on their way to the ledger.
+//!
+//! 1. A batch is written to the journal's open group, and its group hears of it when it is synced.
+//! 2. A batch that the store refuses is kept, and everything behind it, until the store takes it.
+//! 3. Committed entries are applied: one mark in the journal, and the ledger points at their records.
+//!
+//! While a voter receives a catch-up, its ledger may have newer versions than an entry that its log brings. Such an
+//! entry is noted as applied, and its key keeps the newer version.
+//!
+//! Invariant: batches of the store are written in the order in which groups hand them out.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use base::Monotonic;
+use bytes::Bytes;
+use engine::{AppliedRange, Contents, GroupBatch, Jsn, LogPlace, Lookup, ProposedEntry, Want};
+use kv::consistent::{split_object, stored_version, tombstone};
+use object::key;
+use strong::catch_up::{Item, Place, ReceiverInput};
+use strong::group::{Batch, Entry, Input, Payload, Version};
+
+use super::group::{GroupKey, HeldGroup, place_of};
+use super::serve::WaitingLookup;
+use super::{ConsistentGroups, Todo};
+use crate::shard::env::Env;
+
+/// Age of an unsynced batch beyond which this store's groups let others lead: many syncs of a slow disk.
+const STALL_MAX: Duration = Duration::from_secs(1);
+
+/// Something that the store writes for a group.
+enum Record {
+    /// A batch of the log.
+    Batch(Batch),
+    /// A part of a catch-up that the group receives, or the drop of its keys before the first one.
+    Part { drops: bool, items: Vec<Item> },
+    /// The state without the record of a catch-up, which has ended.
+    State,
+}
+
+/// A record that is written and not synced.
+struct Syncing {
+    jsn: Jsn,
+    since: Monotonic,
+    key: GroupKey,
+    /// The number of the batch; none for a part of a catch-up.
+    number: Option<u64>,
+}
+
+/// Records of all groups.
+#[derive(Default)]
+pub(super) struct Journal {
+    syncing: VecDeque<Syncing>,
+    /// Records that the store has refused, and those behind them.
+    unwritten: VecDeque<(GroupKey, Box<Record>)>,
+    /// Since when there are some.
+    refused: Option<Monotonic>,
+    /// Groups with entries that the store did not apply yet.
+    unapplied: BTreeSet<GroupKey>,
+}
+
+impl ConsistentGroups {
+    /// Writes a batch of a group's log.
+    pub(super) fn persist(&mut self, env: &mut Env, key: GroupKey, batch: Batch) {
+        self.write_record(env, key, Record::Batch(batch));
+    }
+
+    /// Writes a part of a catch-up, with the group's record of it.
+    pub(super) fn write_part(&mut self, env: &mut Env, key: GroupKey, drops: bool, items: Vec<Item>) {
+        self.write_record(env, key, Record::Part { drops, items });
+    }
+
+    /// Writes the state of a group whose catch-up has ended.
+    pub(super) fn write_state(&mut self, env: &mut Env, key: GroupKey) {
+        self.write_record(env, key, Record::State);
+    }
+
+    fn write_record(&mut self, env: &mut Env, key: GroupKey, record: Record) {
+        let record = Box::new(record);
+        if !self.journal.unwritten.is_empty() {
+            return self.journal.unwritten.push_back((key, record));
+        }
+        if let Err(record) = self.try_write(env, key, record) {
+            self.journal.unwritten.push_back((key, record));
+        }
+    }
+
+    /// Writes a record; gives it back if the store refuses it.
+    fn try_write(&mut self, env: &mut Env, key: GroupKey, record: Box<Record>) -> Result<(), Box<Record>> {
+        let Some(held) = self.groups.get(&key) else { return Ok(()) };
+        let written = match &*record {
+            Record::Batch(batch) => write_batch(env, key, held, batch),
+            Record::Part { drops, items } => write_part(env, key, held, *drops, items),
+            Record::State => write_state(env, key, held),
+        };
+        let Ok(jsn) = written else { return Err(record) };
+        let number = match *record {
+            Record::Batch(batch) => Some(batch.number),
+            Record::Part { .. } => None,
+            Record::State => return Ok(()),
+        };
+        self.journal.syncing.push_back(Syncing { jsn, since: env.now(), key, number });
+        Ok(())
+    }
+
+    /// Tells groups of records that are synced, and writes those that the store has refused before.
+    pub(super) fn take_synced(&mut self, env: &mut Env, now: Monotonic) {
+        while let Some((key, record)) = self.journal.unwritten.pop_front() {
+            if let Err(record) = self.try_write(env, key, record) {
+                self.journal.unwritten.push_front((key, record));
+                break;
+            }
+        }
+        match self.journal.unwritten.is_empty() {
+            true => self.journal.refused = None,
+            false => drop(self.journal.refused.get_or_insert(now)),
+        }
+
+        let synced = env.store.synced_jsn();
+        while let Some(done) = self.journal.syncing.pop_front_if(|it| it.jsn < synced) {
+            match done.number {
+                Some(number) => self.todo.push_back(Todo::Step(done.key, Input::Persisted { number })),
+                None => self.receive(env, done.key, ReceiverInput::Synced),
+            }
+        }
+        for key in std::mem::take(&mut self.journal.unapplied) {
+            self.resume(env, key);
+        }
+        self.note_stall(env, now);
+    }
+
+    /// Whether this store's groups are to let others lead.
+    fn note_stall(&mut self, env: &mut Env, now: Monotonic) {
+        let oldest = self.journal.syncing.front().map(|it| it.since).into_iter().chain(self.journal.refused);
+        let is_late = oldest.min().is_some_and(|since| now.since(since) >= STALL_MAX);
+        let is_stalled = is_late || !self.groups.is_empty() && env.store.fenced().is_some();
+        if is_stalled != std::mem::replace(&mut self.is_stalled, is_stalled) {
+            self.refresh_peers(env);
+        }
+    }
+
+    /// Applies committed entries; false if a lookup, or the store, has to be waited for.
+    pub(super) fn apply(&mut self, env: &mut Env, key: GroupKey, entries: &[Entry]) -> bool {
+        let Some(skipped) = self.newer_keys(env, key, entries) else { return false };
+        let (first, last) = (&entries[0], &entries[entries.len() - 1]);
+        let range = AppliedRange {
+            group: key.number(),
+            after: first.index - 1,
+            through: LogPlace { index: last.index, term: last.term },
+            skipped: &skipped,
+        };
+        if env.store.apply_proposals(&[range]).is_err() {
+            // Tried again in the next turn.
+            self.journal.unapplied.insert(key);
+            return false;
+        }
+
+        let held = self.groups.get_mut(&key).expect("its outputs are carried out");
+        held.known.clear();
+        for entry in entries {
+            match &entry.payload {
+                Payload::Write(write) if write.object.is_none() => self.note_deletion(env, key),
+                Payload::Reap { through } => self.begin_reap(env, key, *through),
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// Indexes of entries whose keys have a newer version, from a catch-up; none while a lookup is under way.
+    fn newer_keys(&mut self, env: &mut Env, key: GroupKey, entries: &[Entry]) -> Option<Vec<u64>> {
+        let held = self.groups.get_mut(&key).expect("its outputs are carried out");
+        let mut newer = Vec::new();
+        let Some(known) = held.checkpoint.as_ref().filter(|it| it.place != Place::Begin) else {
+            return Some(newer);
+        };
+        let through = known.snapshot.0;
+        for entry in entries.iter().filter(|entry| entry.index <= through) {
+            let Some(write) = entry.payload.write() else { continue };
+            if !held.known.contains_key(&write.key) {
+                match env.store.lookup(&write.key, Want::Head) {
+                    Lookup::Done(found) => {
+                        let version = found.ok().flatten().map(|found| index_of(&found.head));
+                        held.known.insert(write.key.clone(), version);
+                    }
+                    Lookup::NeedsIo(id) => {
+                        let lookup = WaitingLookup::Apply { group: key, key: write.key.clone() };
+                        self.served.wait_for(id, lookup);
+                        return None;
+                    }
+                }
+            }
+            if held.known[&write.key].is_some_and(|version| version > entry.index) {
+                newer.push(entry.index);
+            }
+        }
+        Some(newer)
+    }
+
+    /// Goes on with a group that waited for the version of a key.
+    pub(super) fn on_known(&mut self, env: &mut Env, group: GroupKey, key: Bytes, head: Option<&Bytes>) {
+        if let Some(held) = self.groups.get_mut(&group) {
+            held.known.insert(key, head.map(|head| index_of(head)));
+            self.resume(env, group);
+        }
+    }
+
+    /// Forgets the records of groups that take part no more.
+    pub(super) fn forget_records(&mut self) {
+        self.journal = Journal::default();
+    }
+}
+
+/// The index of a stored version; zero for a head of another kind, which any entry replaces.
+fn index_of(head: &[u8]) -> u64 {
+    stored_version(head).map_or(0, Version::index)
+}
+
+/// The parts of an entry as the engine takes them: owned heads and values.
+enum Parts {
+    Put { key: Bytes, head: Bytes, value: Bytes },
+    Other(Bytes),
+}
+
+fn parts_of(entry: &Entry, epoch: u16) -> Result<Parts, kv::Error> {
+    Ok(match &entry.payload {
+        Payload::Write(write) => {
+            let (head, value) = match &write.object {
+                Some(object) => split_object(object)?,
+                None => (tombstone(Version::new(epoch, entry.index)), Bytes::new()),
+            };
+            Parts::Put { key: write.key.clone(), head, value }
+        }
+        other => Parts::Other(other.encode()),
+    })
+}
+
+fn write_batch(env: &mut Env, key: GroupKey, held: &HeldGroup, batch: &Batch) -> Result<Jsn, engine::Error> {
+    let state = batch.state.as_ref().map(|state| held.stored_state(state));
+    let epoch = held.group.epoch();
+    let parts: Result<Vec<Parts>, kv::Error> =
+        batch.entries.iter().map(|entry| parts_of(entry, epoch)).collect();
+    let parts = parts.map_err(|_| engine::Error::Malformed("the object of a log entry"))?;
+    let values: Vec<&[u8]> = parts
+        .iter()
+        .map(|parts| match parts {
+            Parts::Put { value, .. } => &value[..],
+            Parts::Other(_) => &[],
+        })
+        .collect();
+    let entries: Vec<ProposedEntry<'_>> = batch
+        .entries
+        .iter()
+        .zip(&parts)
+        .zip(&values)
+        .map(|((entry, parts), value)| ProposedEntry {
+            place: place_of((entry.index, entry.term)),
+            contents: match parts {
+                Parts::Put { key, head, .. } => {
+                    Contents::Put { key, head, value: std::slice::from_ref(value) }
+                }
+                Parts::Other(bytes) => Contents::Other(bytes),
+            },
+        })
+        .collect();
+    env.store.propose(&GroupBatch {
+        group: key.number(),
+        state: state.as_deref(),
+        commit: held.group.commit(),
+        install: batch.install.map(|it| place_of((it.index, it.term))),
+        entries: &entries,
+    })
+}
+
+/// Writes the state of a group as it is, with the record of its catch-up.
+fn write_state(env: &mut Env, key: GroupKey, held: &HeldGroup) -> Result<Jsn, engine::Error> {
+    let state = held.stored_state(&held.group.state());
+    env.store.propose(&GroupBatch {
+        group: key.number(),
+        state: Some(&state),
+        commit: held.group.commit(),
+        install: None,
+        entries: &[],
+    })
+}
+
+/// Writes a part and the record that it is there. The record comes before a drop, too: a group whose keys are dropped
+/// knows it.
+fn write_part(
+    env: &mut Env,
+    key: GroupKey,
+    held: &HeldGroup,
+    drops: bool,
+    items: &[Item],
+) -> Result<Jsn, engine::Error> {
+    if drops {
+        write_state(env, key, held)?;
+        drop_keys(env, key)?;
+    }
+    let objects: Vec<(Bytes, Bytes)> = items
+        .iter()
+        .map(|item| match &item.object {
+            Some(object) => split_object(object),
+            None => Ok((tombstone(item.version), Bytes::new())),
+        })
+        .collect::<Result<_, kv::Error>>()
+        .map_err(|_| engine::Error::Malformed("an object of a catch-up"))?;
+    let values: Vec<&[u8]> = objects.iter().map(|(_, value)| &value[..]).collect();
+    let writes: Vec<engine::Write<'_>> = items
+        .iter()
+        .zip(&objects)
+        .zip(&values)
+        .map(|((item, (head, _)), value)| engine::Write::Put {
+            key: &item.key,
+            head,
+            value: std::slice::from_ref(value),
+        })
+        .collect();
+    if !writes.is_empty() {
+        env.store.write(&writes)?;
+    }
+    write_state(env, key, held)
+}
+
+/// Drops all keys of a group.
+pub(super) fn drop_keys(env: &mut Env, group: GroupKey) -> Result<(), engine::Error> {
+    let ranges: Vec<key::KeyRange> = types_of(env, group.n_val)
+        .iter()
+        .map(|bucket_type| key::objects_of_type(group.prefix, bucket_type))
+        .collect();
+    let drops: Vec<engine::Write<'_>> = ranges
+        .iter()
+        .map(|range| engine::Write::DropRange { start: &range.start, end: &range.end })
+        .collect();
+    if drops.is_empty() { Ok(()) } else { env.store.write(&drops).map(drop) }
+}
+
+/// The consistent bucket types with groups of so many voters.
+pub(super) fn types_of(env: &Env, n_val: u8) -> Vec<Bytes> {
+    let types = env.props.types(true).into_iter();
+    let is_of_group = |props: &kv::BucketProps| props.consistent && props.n_val == u32::from(n_val);
+    types.filter(|(_, _, props)| is_of_group(props)).map(|(name, _, _)| name).collect()
+}

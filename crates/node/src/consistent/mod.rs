@@ -1,0 +1,332 @@
+//! Consistent bucket types: the groups of this shard's store, and the requests on their keys.
+//!
+//! 1. A request on a key of a consistent type waits for a leader of its group (`dispatch.rs`). If this store leads, it
+//!    is served here; otherwise the leader's node is asked (`forward.rs`).
+//! 2. A served write is planned over the applied version of its key, and proposed; a served read is confirmed by a
+//!    majority and then looked up (`serve.rs`).
+//! 3. A group's outputs are carried out in order: batches go to the journal, committed entries to the ledger
+//!    (`journal.rs`), messages into envelopes (`links.rs`), answers to their requests.
+//! 4. Reachability of peers follows the liveness of nodes and the agreement (`peers.rs`): groups of a dead leader stand
+//!    for election, those that settled without a voter are woken when it is back.
+//! 5. Voters that fell far behind are caught up, and tombstones are reaped (`catch_up.rs`).
+//!
+//! * `agreement.rs`: the cluster's agreement on groups. * `birth.rs`: the birth of the store. * `group.rs`: one group
+//!   with its store's part. * `report.rs`: reports for operators.
+//!
+//! Invariants: a group takes part only while the cluster has registered this process with this store's birth. Outputs
+//! of a group take effect in their order. Each request is answered once.
+//!
+//! Left out: consensus itself (crate `strong`), records (`engine`), foundings and registrations (`membership` and the
+//! shell).
+
+pub mod agreement;
+pub mod birth;
+mod catch_up;
+mod dispatch;
+mod forward;
+mod group;
+mod journal;
+mod links;
+mod peers;
+pub mod report;
+mod serve;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use base::Monotonic;
+use engine::{FoundGroup, GroupKeys};
+use ring::Birth;
+use strong::envelope::Outgoing;
+use strong::forward::ForwardWindow;
+use strong::group::{Answer, Input, Output as GroupOutput, WINDOW_BYTES_MAX, Window};
+use strong::wake::{MarkedGroups, WakeQueue};
+
+use self::dispatch::Waiting;
+use self::forward::Asked;
+use self::group::{GroupKey, HeldGroup};
+use self::journal::Journal;
+use self::peers::Reach;
+use self::report::{GroupReport, GroupRole};
+use self::serve::Served;
+use crate::peer::NodeId;
+use crate::shard::env::Env;
+use crate::shard::output::Output;
+
+/// Where stores keep the states of groups.
+pub const GROUPS: GroupKeys = GroupKeys { state_tag: object::key::TAG_GROUP };
+
+/// Groups in memory at once: some 64 MiB of them. Requests on others are refused beyond it.
+const GROUPS_MAX: usize = 37_000;
+
+/// Work that the step of a group has left, in the order in which it came.
+enum Todo {
+    /// A group is to take an input.
+    Step(GroupKey, Input),
+    /// A request is to find its leader.
+    Dispatch(Box<dispatch::Pending>),
+}
+
+/// All groups of a shard, and the requests on their keys.
+pub(crate) struct ConsistentGroups {
+    groups: BTreeMap<GroupKey, HeldGroup>,
+    /// Groups as the store's open found them, until they take part.
+    found: BTreeMap<GroupKey, FoundGroup>,
+    waiting: Waiting,
+    served: Served,
+    asked: Asked,
+    journal: Journal,
+    /// Writes that other nodes have passed on.
+    window: ForwardWindow,
+    /// Log entries in memory.
+    memory: Window<GroupKey>,
+    /// Messages of this turn.
+    outgoing: Option<Outgoing>,
+    /// The reachability of other nodes.
+    reach: BTreeMap<NodeId, Reach>,
+    marked: MarkedGroups<GroupKey>,
+    leaderless: WakeQueue<GroupKey>,
+    timers: BTreeSet<(Monotonic, GroupKey)>,
+    todo: VecDeque<Todo>,
+    scans: BTreeMap<engine::fold::ScanId, catch_up::Scan>,
+    transfers: catch_up::Transfers,
+    /// The process is registered with the store's birth.
+    is_registered: bool,
+    /// The birth that `is_registered` was decided for.
+    birth: Option<Birth>,
+    /// The oldest batch has waited too long for its sync, or the store takes no writes.
+    is_stalled: bool,
+}
+
+impl ConsistentGroups {
+    /// Those of a store that was just opened.
+    pub fn of(env: &mut Env) -> ConsistentGroups {
+        let found = env.store.take_groups();
+        let found = found.into_iter().map(|group| (GroupKey::of_number(group.group), group)).collect();
+        ConsistentGroups {
+            groups: BTreeMap::new(),
+            found,
+            waiting: Waiting::default(),
+            served: Served::default(),
+            asked: Asked::default(),
+            journal: Journal::default(),
+            window: ForwardWindow::default(),
+            memory: Window::new(WINDOW_BYTES_MAX),
+            outgoing: None,
+            reach: BTreeMap::new(),
+            marked: MarkedGroups::default(),
+            leaderless: WakeQueue::default(),
+            timers: BTreeSet::new(),
+            todo: VecDeque::new(),
+            scans: BTreeMap::new(),
+            transfers: catch_up::Transfers::default(),
+            is_registered: false,
+            birth: None,
+            is_stalled: false,
+        }
+    }
+
+    /// Takes all that time and the store have brought. To be called with each turn, after the store's.
+    #[inline]
+    pub fn take_turn(&mut self, env: &mut Env, now: Monotonic) {
+        // Nodes without consistent types pay nothing.
+        if !self.is_unused() || self.birth != env.birth {
+            self.take_turn_of_groups(env, now);
+        }
+    }
+
+    /// Whether there is no group and no request.
+    #[inline]
+    fn is_unused(&self) -> bool {
+        !self.is_registered && self.len() == 0
+    }
+
+    fn take_turn_of_groups(&mut self, env: &mut Env, now: Monotonic) {
+        if self.birth != env.birth {
+            self.on_agreement(env);
+        }
+        self.take_synced(env, now);
+        self.tick_groups(env, now);
+        self.wake(env, now);
+        self.tick_catch_ups(env, now);
+        self.retry_waiting(env, now);
+        self.run(env);
+        self.send_envelopes(env, now);
+    }
+
+    /// Takes a step of each group with work, until none is left.
+    fn run(&mut self, env: &mut Env) {
+        while let Some(todo) = self.todo.pop_front() {
+            match todo {
+                Todo::Step(key, input) => self.step(env, key, input),
+                Todo::Dispatch(pending) => self.dispatch(env, *pending),
+            }
+        }
+        env.gauges.consistent = self.len();
+        if let Some(next) = self.next_timer() {
+            env.deadlines.note(next);
+        }
+    }
+
+    /// When the next turn has something to do for a timer.
+    pub fn next_timer(&self) -> Option<Monotonic> {
+        let groups = self.timers.first().map(|(at, _)| *at);
+        let notes = self.outgoing.as_ref().and_then(Outgoing::next_timer);
+        let wakes = [self.marked.next_timer(), self.leaderless.next_timer()];
+        let requests = [self.waiting.next_timer(), self.asked.next_deadline(), self.catch_up_timer()];
+        groups.into_iter().chain(notes).chain(wakes.into_iter().chain(requests).flatten()).min()
+    }
+
+    /// Gives a group an input; it waits while an output of the group waits for the store.
+    fn step(&mut self, env: &mut Env, key: GroupKey, input: Input) {
+        let Some(held) = self.groups.get_mut(&key) else { return };
+        if held.is_held() {
+            held.inputs.push_back(input);
+            return;
+        }
+        let mut outputs = Vec::new();
+        held.group.step(input, env.now(), &mut outputs);
+        self.carry_out(env, key, outputs.into());
+    }
+
+    /// Carries a group's outputs out, in order, until one has to wait.
+    fn carry_out(&mut self, env: &mut Env, key: GroupKey, mut outputs: VecDeque<GroupOutput>) {
+        while let Some(output) = outputs.pop_front() {
+            match output {
+                GroupOutput::Persist(batch) => self.persist(env, key, batch),
+                GroupOutput::Send { to, message } => self.send(env, key, to, message),
+                GroupOutput::Apply(entries) => {
+                    if !self.apply(env, key, &entries) {
+                        outputs.push_front(GroupOutput::Apply(entries));
+                        let held = self.groups.get_mut(&key).expect("it is carried out");
+                        held.outputs = outputs;
+                        return;
+                    }
+                }
+                GroupOutput::Answer { token, answer } => self.on_answer(env, token, answer),
+                GroupOutput::CatchUpWanted { voter } => self.begin_catch_up(env, key, voter),
+                GroupOutput::CatchUpEnded { voter } => self.end_catch_up(key, voter),
+                GroupOutput::Forgot => env.out.push(Output::Forgot),
+                GroupOutput::Malformed { .. } => env.counters.consistent_malformed += 1,
+            }
+        }
+        self.follow(env, key);
+    }
+
+    /// Goes on with a group whose output had to wait.
+    fn resume(&mut self, env: &mut Env, key: GroupKey) {
+        let Some(held) = self.groups.get_mut(&key) else { return };
+        let outputs = std::mem::take(&mut held.outputs);
+        self.carry_out(env, key, outputs);
+        while let Some(held) = self.groups.get_mut(&key).filter(|held| !held.is_held())
+            && let Some(input) = held.inputs.pop_front()
+        {
+            self.step(env, key, input);
+        }
+    }
+
+    /// Follows a group's state after a step: its timer, memory, marks, and the requests that wait for its leader.
+    fn follow(&mut self, env: &mut Env, key: GroupKey) {
+        let Some(held) = self.groups.get_mut(&key) else { return };
+        let timer = held.group.next_timer();
+        if timer != held.timer {
+            held.timer.take().map(|at| self.timers.remove(&(at, key)));
+            timer.map(|at| self.timers.insert((at, key)));
+            held.timer = timer;
+        }
+
+        let bytes = held.group.log_bytes();
+        if bytes != std::mem::replace(&mut held.log_bytes, bytes) {
+            self.memory.note(key, bytes);
+            for (other, keeps) in self.memory.over() {
+                if let Some(other) = self.groups.get_mut(&other) {
+                    other.group.trim(keeps);
+                    other.log_bytes = other.group.log_bytes();
+                }
+            }
+        }
+
+        self.follow_receiver(env, key);
+        self.mark_if_settled(key);
+        let can_be_asked = self.groups.get(&key).is_some_and(HeldGroup::has_leader);
+        if can_be_asked {
+            self.leaderless.remove(key);
+            self.todo.extend(self.waiting.take(key).into_iter().map(|it| Todo::Dispatch(Box::new(it))));
+        }
+    }
+
+    /// Lets the groups take their time.
+    fn tick_groups(&mut self, env: &mut Env, now: Monotonic) {
+        while let Some(&(at, key)) = self.timers.first()
+            && at <= now
+        {
+            self.timers.remove(&(at, key));
+            if let Some(held) = self.groups.get_mut(&key) {
+                held.timer = None;
+                if held.is_held() {
+                    continue;
+                }
+            }
+            self.step(env, key, Input::Tick);
+        }
+    }
+
+    /// Reports of all groups, in order.
+    pub fn reports(&self) -> Vec<GroupReport> {
+        let report = |(key, held): (&GroupKey, &HeldGroup)| GroupReport {
+            n_val: key.n_val,
+            prefix: key.prefix,
+            role: if held.group.leads() { GroupRole::Leader } else { GroupRole::Follower },
+            term: held.group.term(),
+            leader: held.group.leader().map(|voter| voter.node),
+            applied: held.group.applied(),
+            commit: held.group.commit(),
+            last: held.group.last().0,
+            // A follower does not know of the others; it is at rest if it has applied all.
+            is_settled: if held.group.leads() {
+                held.group.is_settled()
+            } else {
+                held.group.applied() == held.group.last().0
+            },
+            is_suspect: held.group.is_suspect(),
+            has_forgotten: held.group.has_forgotten(),
+            is_incomplete: held.group.is_incomplete(),
+        };
+        self.groups.iter().map(report).collect()
+    }
+
+    /// Requests under way.
+    pub fn len(&self) -> usize {
+        self.waiting.len() + self.served.len() + self.asked.len()
+    }
+
+    /// Checks relations that hold after each input.
+    pub fn invariants(&self, env: &Env) {
+        assert!(self.todo.is_empty(), "work is done before the next input");
+        assert_eq!(env.gauges.consistent, self.len(), "all requests are counted");
+        assert!(self.groups.len() <= GROUPS_MAX, "groups are bounded");
+        assert!(self.groups.is_empty() || self.is_registered, "groups are of a registered store");
+    }
+
+    /// Gives an answer of a group to its request.
+    fn on_answer(&mut self, env: &mut Env, token: u64, answer: Answer) {
+        if let Some(request) = self.served.take(token) {
+            self.end_served(env, request, answer);
+        }
+    }
+
+    /// Handles an answer of the store to a lookup, if a request or a group of a consistent type waits for it.
+    pub fn on_lookup(
+        &mut self,
+        env: &mut Env,
+        id: engine::store::LookupId,
+        answer: Result<Option<engine::Found>, engine::Error>,
+    ) -> Option<Result<Option<engine::Found>, engine::Error>> {
+        if self.served.has_no_lookups() {
+            return Some(answer);
+        }
+        let Some(lookup) = self.served.take_lookup(id) else { return Some(answer) };
+        self.on_found(env, lookup, answer);
+        self.run(env);
+        None
+    }
+}

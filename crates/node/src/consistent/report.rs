@@ -1,0 +1,60 @@
+//! Reports on groups, for operators.
+//!
+//! Left out: which member has which store, which the agreement tells.
+
+use crate::peer::NodeId;
+
+/// The part of a store in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupRole {
+    /// It decides on requests.
+    Leader,
+    /// It asks others for their votes.
+    Candidate,
+    /// It follows a leader, or waits for one.
+    Follower,
+    /// It takes entries and does not vote.
+    Learner,
+}
+
+impl GroupRole {
+    /// Its name, for people and programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            GroupRole::Leader => "leader",
+            GroupRole::Candidate => "candidate",
+            GroupRole::Follower => "follower",
+            GroupRole::Learner => "learner",
+        }
+    }
+}
+
+/// The state of a group at one of its voters, for operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupReport {
+    /// The number of voters that the founding names.
+    pub n_val: u8,
+    /// The prefix of its keys.
+    pub prefix: u16,
+    /// The part of this store in it.
+    pub role: GroupRole,
+    /// The term.
+    pub term: u64,
+    /// The leader, as far as this store knows.
+    pub leader: Option<NodeId>,
+    /// The index of the last applied entry.
+    pub applied: u64,
+    /// The index of the last entry that this store knows to be committed.
+    pub commit: u64,
+    /// The index of the last entry of this store's log.
+    pub last: u64,
+    /// Whether the group is at rest. At a leader: all reachable voters have all entries, and know it. At another voter: it
+    /// has applied all of its log.
+    pub is_settled: bool,
+    /// Whether entries of this store are damaged or missing: it neither votes nor acknowledges until it has them again.
+    pub is_suspect: bool,
+    /// Whether this store has found that it lacks acknowledged entries: it takes no part any more.
+    pub has_forgotten: bool,
+    /// Whether this store is refilled by a catch-up, and neither campaigns nor serves until then.
+    pub is_incomplete: bool,
+}

@@ -1,0 +1,272 @@
+//! Requests at the leader: planned, decided by the group, answered.
+//!
+//! 1. A write looks its key's head up. In the same step, in which nothing is applied, it is proposed with that version.
+//!    A lookup that had to wait for the disk is made again if entries were applied meanwhile.
+//! 2. A read is confirmed by a majority, and then looks its key up.
+//! 3. An answer of the group ends its request. One that was not proposed may go to another leader.
+//!
+//! Invariant: a request whose write may be applied ends as *timeout*, and never as *unavailable*.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use engine::store::LookupId;
+use engine::{Found, Lookup, Want};
+use kv::consistent::{Current, Plan, check_get, error_of, get_response, join_object};
+use kv::{Error, Request, Response};
+use object::key;
+use strong::group::{Answer, Cause, Input, Proposal, Write};
+
+use super::ConsistentGroups;
+use super::catch_up::Gathering;
+use super::dispatch::Pending;
+use super::group::GroupKey;
+use crate::shard::env::Env;
+use crate::shard::store_error::store_error;
+
+/// A request that its group has.
+pub(super) struct Serving {
+    pending: Pending,
+    /// The plan of a write, and the object that was proposed.
+    write: Option<Box<(Plan, Bytes, Bytes)>>,
+}
+
+/// A lookup that waits for the disk.
+pub(super) enum WaitingLookup {
+    /// Of a confirmed read.
+    Read(Box<Pending>),
+    /// Of a write that is not proposed; with the applied index of its group then.
+    Write { pending: Box<Pending>, plan: Box<Plan>, applied: u64 },
+    /// Of a key whose entry is to be applied.
+    Apply { group: GroupKey, key: Bytes },
+    /// Of a key of a catch-up's part.
+    Part { gathering: Gathering, key: Bytes },
+    /// Of a tombstone that is to be reaped.
+    Reap { key: Bytes, through: u64 },
+    /// Of nothing any more.
+    Nobody,
+}
+
+/// Requests that groups of this store have.
+#[derive(Default)]
+pub(super) struct Served {
+    tokens: BTreeMap<u64, Serving>,
+    last: u64,
+    lookups: BTreeMap<LookupId, WaitingLookup>,
+    /// Lookups of requests.
+    looking: usize,
+}
+
+impl Served {
+    pub fn len(&self) -> usize {
+        self.tokens.len() + self.looking
+    }
+
+    pub fn take(&mut self, token: u64) -> Option<Serving> {
+        self.tokens.remove(&token)
+    }
+
+    pub fn take_all(&mut self) -> Vec<Serving> {
+        std::mem::take(&mut self.tokens).into_values().collect()
+    }
+
+    pub fn wait_for(&mut self, id: LookupId, lookup: WaitingLookup) {
+        self.looking += usize::from(lookup.is_of_request());
+        self.lookups.insert(id, lookup);
+    }
+
+    /// Whether no lookup waits for the disk.
+    #[inline]
+    pub fn has_no_lookups(&self) -> bool {
+        self.lookups.is_empty()
+    }
+
+    pub fn take_lookup(&mut self, id: LookupId) -> Option<WaitingLookup> {
+        let lookup = self.lookups.remove(&id)?;
+        self.looking -= usize::from(lookup.is_of_request());
+        Some(lookup)
+    }
+
+    /// Lets a lookup end without an effect.
+    pub fn ignore(&mut self, id: LookupId) {
+        self.lookups.insert(id, WaitingLookup::Nobody);
+    }
+
+    fn add(&mut self, serving: Serving) -> u64 {
+        self.last += 1;
+        self.tokens.insert(self.last, serving);
+        self.last
+    }
+}
+
+impl WaitingLookup {
+    fn is_of_request(&self) -> bool {
+        matches!(self, WaitingLookup::Read(_) | WaitingLookup::Write { .. })
+    }
+}
+
+impl Pending {
+    /// The ledger key that it is about.
+    fn ledger_key(&self) -> Bytes {
+        let bucket = self.request.bucket().expect("it is about a key");
+        let name = self.request.key().expect("a missing key was invented");
+        let mut out = Vec::new();
+        key::encode_object_key(self.group.prefix, &bucket.bucket_type, &bucket.name, name, &mut out);
+        out.into()
+    }
+}
+
+impl ConsistentGroups {
+    /// Has this store's group, which leads, execute a request.
+    pub(super) fn serve(&mut self, env: &mut Env, pending: Pending) {
+        match &pending.request {
+            Request::Get(get) => match check_get(get, &env.knobs.limits) {
+                Ok(()) => self.read(env, pending),
+                Err(error) => env.reply(pending.reply_to, Err(error)),
+            },
+            request => {
+                let plan = match request {
+                    Request::Put(put) => Plan::put((**put).clone(), &pending.props, &env.knobs.limits),
+                    Request::Delete(delete) => Plan::delete(delete.clone(), &pending.props),
+                    _ => unreachable!("only gets, puts and deletes come here"),
+                };
+                match plan {
+                    Ok(plan) => self.write(env, pending, plan),
+                    Err(error) => env.reply(pending.reply_to, Err(error)),
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, env: &mut Env, pending: Pending) {
+        let (group, deadline) = (pending.group, pending.gives_up);
+        let token = self.served.add(Serving { pending, write: None });
+        self.step(env, group, Input::Read { token, deadline });
+    }
+
+    fn write(&mut self, env: &mut Env, pending: Pending, plan: Plan) {
+        let refusal = match plan.is_deletion() {
+            true => env.store.refuses_deletions(),
+            false => env.store.refuses_writes(),
+        };
+        if let Some(error) = refusal {
+            return env.reply(pending.reply_to, Err(store_error(error)));
+        }
+        match env.store.lookup(&pending.ledger_key(), Want::Head) {
+            Lookup::Done(found) => self.propose(env, pending, plan, found),
+            Lookup::NeedsIo(id) => {
+                let applied = self.groups[&pending.group].group.applied();
+                let (pending, plan) = (Box::new(pending), Box::new(plan));
+                self.served.wait_for(id, WaitingLookup::Write { pending, plan, applied });
+            }
+        }
+    }
+
+    /// Proposes a write over the head of its key, which no entry was applied to since it was looked up.
+    fn propose(
+        &mut self,
+        env: &mut Env,
+        pending: Pending,
+        plan: Plan,
+        found: Result<Option<Found>, engine::Error>,
+    ) {
+        let current = found.map_err(store_error);
+        let current = current.and_then(|found| Current::of(found.as_ref().map(|found| &found.head[..])));
+        let current = match current {
+            Ok(current) => current,
+            Err(error) => return env.reply(pending.reply_to, Err(error)),
+        };
+        let group = pending.group;
+        let Some(version) = self.groups.get(&group).and_then(|held| held.group.next_version()) else {
+            return self.wait(env, pending);
+        };
+
+        let (head, value) = plan.object(version, env.clock.wall());
+        let object = (!plan.is_deletion()).then(|| join_object(&head, &value));
+        let write = Write { key: pending.ledger_key(), object };
+        let (condition, deadline) = (plan.condition(), pending.deadline);
+        let token = self.served.add(Serving { pending, write: Some(Box::new((plan, head, value))) });
+        let (head, version) = (current.version, Some(version));
+        let proposal = Proposal { token, condition, write, head, version, deadline };
+        self.step(env, group, Input::Propose(proposal));
+    }
+
+    /// Goes on with a lookup that the disk has answered.
+    pub(super) fn on_found(
+        &mut self,
+        env: &mut Env,
+        lookup: WaitingLookup,
+        found: Result<Option<Found>, engine::Error>,
+    ) {
+        match lookup {
+            WaitingLookup::Read(pending) => respond(env, &pending, found),
+            WaitingLookup::Write { pending, plan, applied } => {
+                let held = self.groups.get(&pending.group);
+                let is_ready = held.is_some_and(|held| held.group.is_ready() && !held.is_held());
+                match held.map(|held| held.group.applied()) {
+                    Some(now) if is_ready && now == applied => self.propose(env, *pending, *plan, found),
+                    Some(_) if is_ready => self.write(env, *pending, *plan),
+                    _ => self.dispatch(env, *pending),
+                }
+            }
+            WaitingLookup::Apply { group, key } => {
+                let head = found.ok().flatten().map(|found| found.head);
+                self.on_known(env, group, key, head.as_ref());
+            }
+            WaitingLookup::Part { gathering, key } => self.on_part_found(env, gathering, key, found),
+            WaitingLookup::Reap { key, through } => self.reap_key(env, key, through, true),
+            WaitingLookup::Nobody => {}
+        }
+    }
+
+    /// Ends a request with the answer of its group.
+    pub(super) fn end_served(&mut self, env: &mut Env, served: Serving, answer: Answer) {
+        let Serving { pending, write } = served;
+        match (answer, write) {
+            (Answer::Written(_), Some(write)) => {
+                let (plan, head, value) = *write;
+                env.reply(pending.reply_to, Ok(plan.response(&head, &value)));
+            }
+            (Answer::Readable, _) => match env.store.lookup(&pending.ledger_key(), want_of(&pending)) {
+                Lookup::Done(found) => respond(env, &pending, found),
+                Lookup::NeedsIo(id) => self.served.wait_for(id, WaitingLookup::Read(Box::new(pending))),
+            },
+            // Nothing was proposed, or another entry took its place: it may be decided anew.
+            (Answer::Unavailable(Cause::NotLeader { .. } | Cause::NotReady | Cause::LeaderChanged), _) => {
+                self.todo.push_back(super::Todo::Dispatch(Box::new(pending)));
+            }
+            (answer, _) => {
+                let error = match answer {
+                    Answer::Unavailable(Cause::Overload) => Error::Overload,
+                    answer => error_of(answer).unwrap_or(Error::Unavailable),
+                };
+                env.reply(pending.reply_to, Err(error));
+            }
+        }
+    }
+
+    /// Ends a request of a group that this store has left: its write may be applied.
+    pub(super) fn end_unknown(&mut self, env: &mut Env, served: Serving) {
+        let error = if served.write.is_some() { Error::Timeout } else { Error::Unavailable };
+        env.reply(served.pending.reply_to, Err(error));
+    }
+}
+
+/// The part of an object that a read wants.
+fn want_of(pending: &Pending) -> Want {
+    match &pending.request {
+        Request::Get(get) if get.head => Want::Head,
+        _ => Want::Value,
+    }
+}
+
+/// Answers a confirmed read.
+fn respond(env: &mut Env, pending: &Pending, found: Result<Option<Found>, engine::Error>) {
+    let Request::Get(get) = &pending.request else { unreachable!("only reads are answered with an object") };
+    let response = found.map_err(store_error).and_then(|found| {
+        let object = found.map(|found| (found.head, found.value.unwrap_or_default()));
+        get_response(get, object)
+    });
+    let result: Result<Response, Error> = response;
+    env.reply(pending.reply_to, result);
+}

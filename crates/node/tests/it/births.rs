@@ -1,0 +1,113 @@
+//! The birth of a store: durable before it is told, gone with a restore, kept through a crash.
+
+#![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
+
+use crate::common::{HandClock, Hold, open_store};
+use base::rng::SplitMix64;
+use engine::backup::renewed;
+use engine::{Durability, Options, manifest};
+use node::{FoundBirth, Layout, Output, Reaping, Shard, ShardConfig, ShardId, layout, read_birth};
+use os::OsDisk;
+use ring::{Birth, Ring, RingSize, RingVersion};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+fn ring_layout() -> Layout {
+    Layout::new(1, RingSize::new(16).unwrap())
+}
+
+fn birth(number: u64) -> Birth {
+    Birth::of(number).unwrap()
+}
+
+/// A shard on a store whose writes are acknowledged before they are durable, with what its open has found.
+fn open(data: &Path, hold: &Arc<Hold>) -> (Shard, FoundBirth) {
+    let (layout, clock) = (ring_layout(), Arc::new(HandClock::default()));
+    let options = Options { durability: Durability::None, ..Options::default() };
+    let (mut store, table) = open_store(data, &layout, 0, 1, &clock, Arc::clone(hold), options);
+    let found = read_birth(&mut store, &mut OsDisk::blocking());
+    let config = ShardConfig {
+        id: ShardId(0),
+        layout,
+        members: Arc::new(node::Members::alone("n@h")),
+        ring: Arc::new(Ring::of_one_node(RingVersion(1), layout.ring_size)),
+        limits: kv::Limits::default(),
+        clock,
+        rng: Box::new(SplitMix64::new(99)),
+        read_form: kv::ReadStrategy::LocalValue,
+        life: 1,
+        reaping: Reaping::after(None),
+        anti_entropy: None,
+        rebuilding: node::Rebuilding::default(),
+        gathered: base::Budget::unlimited(),
+    };
+    (Shard::new(config, store, table), found)
+}
+
+/// The births that are told in the next turns.
+fn told(shard: &mut Shard) -> Vec<Birth> {
+    let mut outputs = Vec::new();
+    for _ in 0..4 {
+        shard.turn();
+        shard.take_outputs(&mut outputs);
+    }
+    let births = outputs.into_iter().filter_map(|output| match output {
+        Output::BirthKept(birth) => Some(birth),
+        _ => None,
+    });
+    births.collect()
+}
+
+#[test]
+fn a_birth_is_told_when_it_is_durable_and_outlives_a_crash() {
+    let data = tempfile::tempdir().unwrap();
+    let hold = Arc::default();
+    let (mut shard, found) = open(data.path(), &hold);
+    assert_eq!(found, FoundBirth { stored: None, is_complete: true });
+    shard.keep_birth(birth(7));
+    let mut outputs = Vec::new();
+    shard.take_outputs(&mut outputs);
+    assert!(outputs.is_empty() && shard.birth().is_none(), "it is not durable yet");
+    assert_eq!((told(&mut shard), shard.birth()), (vec![birth(7)], Some(birth(7))));
+    shard.keep_birth(birth(7));
+    assert_eq!(told(&mut shard), [birth(7)], "told again at once");
+    drop(shard);
+
+    let (mut shard, found) = open(data.path(), &hold);
+    assert_eq!((found.stored, shard.birth()), (Some(birth(7)), None), "the shell decides on it");
+    shard.keep_birth(birth(7));
+    told(&mut shard);
+    shard.keep_birth(birth(8));
+    assert_eq!(shard.birth(), None, "the one before counts no more");
+    assert_eq!((told(&mut shard), shard.birth()), (vec![birth(8)], Some(birth(8))));
+    drop(shard);
+    assert_eq!(open(data.path(), &hold).1.stored, Some(birth(8)));
+}
+
+#[test]
+fn a_birth_that_cannot_be_written_is_not_told() {
+    let data = tempfile::tempdir().unwrap();
+    let hold: Arc<Hold> = Arc::default();
+    let (mut shard, _) = open(data.path(), &hold);
+    hold.fails.store(true, Ordering::Relaxed);
+    shard.keep_birth(birth(7));
+    assert_eq!(told(&mut shard), []);
+    shard.tick();
+    assert_eq!((told(&mut shard), shard.birth()), (vec![], None));
+}
+
+#[test]
+fn a_restored_store_has_no_birth() {
+    let data = tempfile::tempdir().unwrap();
+    let hold = Arc::default();
+    let (mut shard, _) = open(data.path(), &hold);
+    shard.keep_birth(birth(7));
+    told(&mut shard);
+    drop(shard);
+    let (disk, dir) = (&mut OsDisk::blocking(), layout::shard_dir(data.path(), 0));
+    let state = manifest::find(disk, &dir).unwrap().unwrap().state;
+    let incarnation = state.incarnation + 1;
+    manifest::write(disk, &dir, &renewed(state, incarnation)).unwrap();
+    assert_eq!(open(data.path(), &hold).1, FoundBirth { stored: None, is_complete: true });
+}

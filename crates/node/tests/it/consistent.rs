@@ -1,0 +1,293 @@
+//! Consistent bucket types on three nodes: conditions, leaders that end, majorities that are gone, voters that fell
+//! behind.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kv::{Bucket, DeleteRequest, Error, GetRequest, Prop, PutRequest, Request, Response, Return, TypeChange};
+use membership::state::{Founding, StoreBirths};
+use node::RequestId;
+use node::consistent::agreement::{Agreement, RegisteredProcess};
+use node::peer::NodeId;
+use object::{HeadView, Metadata};
+use ring::Birth;
+
+use crate::common::cluster::{Cluster, three};
+
+const TYPE: Bytes = Bytes::from_static(b"strong");
+
+/// A time in which a death is noticed and a leader elected.
+const TAKEOVER: Duration = Duration::from_secs(4);
+
+fn bucket() -> Bucket {
+    Bucket { bucket_type: TYPE, name: Bytes::from_static(b"b") }
+}
+
+fn key(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// The agreement of the processes that run.
+fn agreement(cluster: &Cluster) -> Agreement {
+    let stores_of = |birth: Birth| StoreBirths { ring_bits: 4, births: Arc::from([birth]) };
+    let node_of = |node: usize| NodeId(u16::try_from(node).unwrap());
+    let births = cluster.births.iter().map(|birth| birth.unwrap());
+    let stores: BTreeMap<_, _> =
+        births.enumerate().map(|(node, birth)| (node_of(node), stores_of(birth))).collect();
+    let owners: Arc<[NodeId]> = (0..16).map(|at| node_of(at % cluster.nodes.len())).collect();
+    let processes = stores.iter().map(|(&node, stores)| {
+        let life = cluster.lives[usize::from(node.0)];
+        (node, RegisteredProcess { life, stores: stores.clone() })
+    });
+    let processes = processes.collect();
+    let founding = Founding { number: 0xF00D, epoch: 0, owners, stores: Arc::new(stores) };
+    Agreement { foundings: Arc::new([(3, founding)].into()), processes: Arc::new(processes) }
+}
+
+/// Publishes the processes that run.
+fn agree(cluster: &mut Cluster) {
+    cluster.run();
+    let agreement = Arc::new(agreement(cluster));
+    for shard in cluster.nodes.iter_mut().flatten() {
+        shard.agree(Arc::clone(&agreement));
+    }
+    cluster.pass(Duration::from_millis(500));
+}
+
+fn consistent(data: &tempfile::TempDir) -> Cluster {
+    let mut cluster = Cluster { births: vec![None; 3], ..three(data) };
+    for node in 0..3 {
+        cluster.stop(node);
+        cluster.births[node] = Birth::of(node as u64 + 1);
+        cluster.start(node);
+    }
+    cluster.pass(Duration::from_secs(1));
+    agree(&mut cluster);
+    let create = TypeChange::Create(vec![Prop::Consistent(true)]);
+    cluster.ask(0, Request::ChangeType(TYPE, create)).unwrap();
+    cluster.pass(Duration::from_secs(1));
+    cluster.ask(0, Request::ChangeType(TYPE, TypeChange::Activate)).unwrap();
+    cluster.pass(Duration::from_secs(1));
+    cluster
+}
+
+/// An answer that may take some time.
+fn ask(cluster: &mut Cluster, node: usize, request: Request) -> Result<Response, Error> {
+    let id = cluster.begin(node, request);
+    answer_of(cluster, id)
+}
+
+fn answer_of(cluster: &mut Cluster, id: RequestId) -> Result<Response, Error> {
+    for _ in 0..400 {
+        if let Some(answer) = cluster.answers.remove(&id) {
+            return answer;
+        }
+        cluster.pass(Duration::from_millis(50));
+    }
+    panic!("no answer within 20 s");
+}
+
+/// Context and value of a key.
+fn get(cluster: &mut Cluster, node: usize, name: &str) -> Option<(Bytes, String)> {
+    match ask(cluster, node, Request::Get(GetRequest::new(bucket(), key(name)))).unwrap() {
+        Response::Found(found) => {
+            let mut context = Vec::new();
+            HeadView::parse(&found.head).unwrap().context().write_client_bytes(&mut context);
+            Some((context.into(), String::from_utf8(found.value.unwrap().to_vec()).unwrap()))
+        }
+        Response::NotFound { .. } => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn put_request(name: &str, value: &str, context: Option<Bytes>) -> Request {
+    let put = PutRequest::new(bucket(), Some(key(name)), Metadata::default(), key(value));
+    Request::put(PutRequest { context, returned: Return::Head, ..put })
+}
+
+fn put(
+    cluster: &mut Cluster,
+    node: usize,
+    name: &str,
+    value: &str,
+    context: Option<Bytes>,
+) -> Result<(), Error> {
+    ask(cluster, node, put_request(name, value, context)).map(drop)
+}
+
+fn delete(cluster: &mut Cluster, node: usize, name: &str, context: Option<Bytes>) -> Result<(), Error> {
+    let delete = DeleteRequest { context, ..DeleteRequest::new(bucket(), key(name)) };
+    ask(cluster, node, Request::Delete(delete)).map(drop)
+}
+
+#[test]
+fn conditions_are_decided_wherever_a_client_asks() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = consistent(&data);
+    assert_eq!(get(&mut cluster, 0, "k"), None);
+    put(&mut cluster, 1, "k", "one", None).unwrap();
+    assert_eq!(put(&mut cluster, 2, "k", "two", None), Err(Error::Failed), "it exists");
+    let (first, value) = get(&mut cluster, 2, "k").unwrap();
+    assert_eq!(value, "one");
+    put(&mut cluster, 0, "k", "two", Some(first.clone())).unwrap();
+    assert_eq!(put(&mut cluster, 1, "k", "three", Some(first.clone())), Err(Error::Failed), "it has changed");
+    for node in 0..3 {
+        assert_eq!(get(&mut cluster, node, "k").unwrap().1, "two");
+    }
+
+    assert_eq!(delete(&mut cluster, 0, "k", Some(first)), Err(Error::Failed));
+    let (second, _) = get(&mut cluster, 1, "k").unwrap();
+    delete(&mut cluster, 1, "k", Some(second.clone())).unwrap();
+    assert_eq!(get(&mut cluster, 2, "k"), None);
+    assert_eq!(put(&mut cluster, 2, "k", "four", Some(second)), Err(Error::Failed), "it is deleted");
+    put(&mut cluster, 2, "k", "four", None).unwrap();
+    delete(&mut cluster, 0, "k", None).unwrap();
+    delete(&mut cluster, 0, "k", None).unwrap();
+    assert_eq!(get(&mut cluster, 0, "k"), None);
+}
+
+#[test]
+fn each_node_may_end_and_all_of_them() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = consistent(&data);
+    let names: Vec<String> = (0..20).map(|at| format!("k{at}")).collect();
+    for (at, name) in names.iter().enumerate() {
+        put(&mut cluster, at % 3, name, "0", None).unwrap();
+    }
+    for ended in 0..3 {
+        cluster.kill(ended);
+        cluster.pass(TAKEOVER);
+        let asked = (ended + 1) % 3;
+        for name in &names {
+            let (context, value) = get(&mut cluster, asked, name).unwrap();
+            assert_eq!(value, ended.to_string());
+            put(&mut cluster, asked, name, &(ended + 1).to_string(), Some(context)).unwrap();
+        }
+        cluster.start(ended);
+        cluster.pass(Duration::from_secs(1));
+        agree(&mut cluster);
+        cluster.pass(TAKEOVER);
+    }
+
+    for node in 0..3 {
+        cluster.kill(node);
+    }
+    for node in 0..3 {
+        cluster.start(node);
+    }
+    cluster.pass(Duration::from_secs(1));
+    agree(&mut cluster);
+    for name in &names {
+        assert_eq!(get(&mut cluster, 0, name).unwrap().1, "3");
+    }
+    assert!(cluster.forgot.is_empty());
+}
+
+#[test]
+fn without_a_majority_nothing_is_answered_and_nothing_is_lost() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = consistent(&data);
+    put(&mut cluster, 0, "k", "one", None).unwrap();
+    cluster.kill(1);
+    cluster.kill(2);
+    cluster.pass(TAKEOVER);
+    let read = ask(&mut cluster, 0, Request::Get(GetRequest::new(bucket(), key("k"))));
+    assert_eq!(read, Err(Error::Unavailable));
+    assert_eq!(put(&mut cluster, 0, "l", "one", None), Err(Error::Unavailable));
+
+    cluster.start(1);
+    cluster.pass(Duration::from_secs(1));
+    agree(&mut cluster);
+    cluster.pass(TAKEOVER);
+    assert_eq!(get(&mut cluster, 0, "k").unwrap().1, "one");
+    assert_eq!(get(&mut cluster, 1, "l"), None, "it was never applied");
+}
+
+#[test]
+fn a_voter_that_fell_behind_has_all_when_the_others_are_gone_in_turn() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = consistent(&data);
+    put(&mut cluster, 0, "k", "before", None).unwrap();
+    put(&mut cluster, 0, "gone", "before", None).unwrap();
+    cluster.kill(2);
+    cluster.pass(TAKEOVER);
+    let (context, _) = get(&mut cluster, 0, "k").unwrap();
+    put(&mut cluster, 0, "k", "after", Some(context)).unwrap();
+    delete(&mut cluster, 0, "gone", None).unwrap();
+    // A start knows no applied entry, so both have to send a catch-up.
+    for node in 0..2 {
+        cluster.stop(node);
+        cluster.start(node);
+        cluster.pass(Duration::from_secs(1));
+        agree(&mut cluster);
+        cluster.pass(TAKEOVER);
+    }
+    assert_eq!(get(&mut cluster, 1, "k").unwrap().1, "after");
+
+    cluster.start(2);
+    cluster.pass(Duration::from_secs(1));
+    agree(&mut cluster);
+    cluster.pass(TAKEOVER);
+    assert_eq!(get(&mut cluster, 0, "gone"), None);
+    let catch_ups: u64 =
+        cluster.nodes.iter().flatten().map(|shard| shard.stats().counters.consistent_catch_ups).sum();
+    assert!(catch_ups > 0, "the log was not enough");
+    cluster.kill(0);
+    cluster.pass(TAKEOVER);
+    for node in 1..3 {
+        assert_eq!(get(&mut cluster, node, "k").unwrap().1, "after");
+        assert_eq!(get(&mut cluster, node, "gone"), None);
+    }
+}
+
+#[test]
+fn a_leader_that_gets_another_birth_is_replaced_though_its_process_goes_on() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = consistent(&data);
+    put(&mut cluster, 0, "k", "one", None).unwrap();
+    cluster.pass(TAKEOVER);
+    let leads = |cluster: &Cluster, node: usize| {
+        let groups = cluster.nodes[node].as_ref().unwrap().status().groups();
+        groups.iter().any(|group| group.role == node::GroupRole::Leader)
+    };
+    let leader = (0..3).find(|&node| leads(&cluster, node)).unwrap();
+    let founded = agreement(&cluster);
+    cluster.births[leader] = Birth::of(77);
+    cluster.nodes[leader].as_mut().unwrap().keep_birth(Birth::of(77).unwrap());
+    cluster.run();
+    let published = Arc::new(Agreement { foundings: founded.foundings, ..agreement(&cluster) });
+    for shard in cluster.nodes.iter_mut().flatten() {
+        shard.agree(Arc::clone(&published));
+    }
+    cluster.pass(TAKEOVER);
+    for node in 0..3 {
+        assert_eq!(get(&mut cluster, node, "k").unwrap().1, "one");
+    }
+}
+
+#[test]
+fn a_store_with_another_birth_takes_no_part() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = consistent(&data);
+    put(&mut cluster, 0, "k", "one", None).unwrap();
+    let founded = agreement(&cluster);
+    cluster.kill(2);
+    std::fs::remove_dir_all(cluster.data.join(crate::common::cluster::NAMES[2])).unwrap();
+    cluster.births[2] = Birth::of(77);
+    cluster.start(2);
+    cluster.pass(Duration::from_secs(1));
+    let now = agreement(&cluster);
+    let published = Arc::new(Agreement { foundings: founded.foundings, ..now });
+    for shard in cluster.nodes.iter_mut().flatten() {
+        shard.agree(Arc::clone(&published));
+    }
+    cluster.pass(TAKEOVER);
+    assert_eq!(get(&mut cluster, 2, "k").unwrap().1, "one", "the others serve its clients");
+    assert!(cluster.nodes[2].as_ref().unwrap().status().groups().is_empty());
+    cluster.kill(1);
+    cluster.pass(TAKEOVER);
+    let read = ask(&mut cluster, 0, Request::Get(GetRequest::new(bucket(), key("k"))));
+    assert_eq!(read, Err(Error::Unavailable), "it is no voter, so a majority is gone");
+}

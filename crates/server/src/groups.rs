@@ -1,0 +1,137 @@
+//! The groups of consistent bucket types, for operators: the agreement, and the groups of this node's shards.
+//!
+//! The membership's thread is asked for the agreement. Every shard is asked in its box, and answers in its own turn;
+//! whoever asks waits for all of them.
+
+use crate::mailbox::{Mail, Mailboxes};
+use crate::membership::{self, Answered};
+use node::{GroupReport, GroupRole, Shard, ShardId};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long a shard may take to answer: it does at the end of its turn, unless its thread hangs.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// The groups of a shard, each with the name of its leader.
+pub type GroupsTold = Vec<(GroupReport, Option<String>)>;
+
+/// Asks a shard.
+pub fn of_shard(shard: &Shard) -> GroupsTold {
+    let status = shard.status();
+    let named = |report: GroupReport| (report, report.leader.map(|leader| status.name_of(leader)));
+    status.groups().into_iter().map(named).collect()
+}
+
+/// The groups of all shards.
+pub struct NodeGroups {
+    shards: u16,
+    mailboxes: Arc<Mailboxes>,
+}
+
+impl NodeGroups {
+    /// Of a node with so many shards.
+    pub fn new(shards: u16, mailboxes: Arc<Mailboxes>) -> NodeGroups {
+        NodeGroups { shards, mailboxes }
+    }
+
+    /// Answers an operator.
+    pub async fn ask(&self, membership: &membership::Handle) -> Answered {
+        let agreed = membership.agreed_on_groups().await;
+        if agreed.status != 200 {
+            return agreed;
+        }
+        let mut asked = Vec::new();
+        for shard in (0..self.shards).map(ShardId) {
+            let (tell, told) = oneshot::channel();
+            self.mailboxes.of(shard).put(&mut vec![Mail::Groups(tell)]);
+            asked.push((shard, told));
+        }
+        let mut groups = Vec::new();
+        for (shard, told) in asked {
+            let Ok(Ok(told)) = tokio::time::timeout(ANSWER_MAX, told).await else {
+                return Answered::wrong(503, format!("shard {} does not answer", shard.0));
+            };
+            groups.extend(told.into_iter().map(|(report, leader)| (shard, report, leader)));
+        }
+        groups.sort_by_key(|(_, report, _)| (report.n_val, report.prefix));
+        let mut body = agreed.body;
+        body["summary"] = summary(groups.iter().map(|(_, report, _)| report));
+        body["groups"] =
+            groups.iter().map(|(shard, report, leader)| shown(*shard, report, leader.as_deref())).collect();
+        Answered { status: 200, body }
+    }
+}
+
+fn summary<'g>(reports: impl Iterator<Item = &'g GroupReport> + Clone) -> Value {
+    let count = |is: fn(&GroupReport) -> bool| reports.clone().filter(|report| is(report)).count();
+    json!({
+        "groups": count(|_| true),
+        "led": count(|it| it.role == GroupRole::Leader),
+        "without_leader": count(|it| it.leader.is_none()),
+        "unsettled": count(|it| !it.is_settled),
+        "suspect": count(|it| it.is_suspect),
+        "forgot": count(|it| it.has_forgotten),
+        "incomplete": count(|it| it.is_incomplete),
+    })
+}
+
+fn shown(shard: ShardId, report: &GroupReport, leader: Option<&str>) -> Value {
+    json!({
+        "shard": shard.0,
+        "n_val": report.n_val,
+        "prefix": report.prefix,
+        "role": report.role.name(),
+        "term": report.term,
+        "leader": leader,
+        "applied": report.applied,
+        "commit": report.commit,
+        "last": report.last,
+        "settled": report.is_settled,
+        "suspect": report.is_suspect,
+        "forgot": report.has_forgotten,
+        "incomplete": report.is_incomplete,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ring::NodeId;
+
+    fn report(leader: Option<u16>) -> GroupReport {
+        GroupReport {
+            n_val: 3,
+            prefix: 9,
+            role: GroupRole::Follower,
+            term: 2,
+            leader: leader.map(NodeId),
+            applied: 4,
+            commit: 5,
+            last: 6,
+            is_settled: false,
+            is_suspect: false,
+            has_forgotten: false,
+            is_incomplete: false,
+        }
+    }
+
+    #[test]
+    fn groups_are_counted_by_what_an_operator_looks_for() {
+        let reports = [
+            GroupReport { role: GroupRole::Leader, is_settled: true, ..report(Some(0)) },
+            GroupReport { is_suspect: true, ..report(None) },
+            GroupReport { has_forgotten: true, is_incomplete: true, ..report(Some(1)) },
+        ];
+        let counts = json!({
+            "groups": 3, "led": 1, "without_leader": 1, "unsettled": 2, "suspect": 1, "forgot": 1, "incomplete": 1,
+        });
+        assert_eq!(summary(reports.iter()), counts);
+        let shown = shown(ShardId(1), &report(Some(1)), Some("b@h"));
+        assert_eq!(
+            (&shown["leader"], &shown["role"], &shown["shard"]),
+            (&json!("b@h"), &json!("follower"), &json!(1))
+        );
+    }
+}

@@ -1,0 +1,306 @@
+//! The births of this node's stores, and their registration in the cluster's log.
+//!
+//! 1. When stores are to be registered, and the log has confirmed this process as the node's last start, each store's
+//!    birth is decided on: the one that the store keeps, or a new one ([`Birth::at_start`]). The shards are told.
+//! 2. A store that has forgotten gets a new one, and so do all stores of a folder that turns out to be an older copy.
+//! 3. When all shards keep their births durably, they are registered; again until the state shows it.
+//!
+//! Invariants: no birth is registered that is not durable; a process that the log does not have as the node's last
+//! start registers nothing.
+//!
+//! Left out: the stores' part, which `node::consistent::birth` has. A node with another backend than annulet's has no
+//! births, and never registers.
+
+use super::board::Board;
+use ::membership::log::Identity;
+use ::membership::state::{Command, Record, State, StoreBirths};
+use base::{Monotonic, Rng};
+use node::{FoundBirth, ShardId};
+use ring::Birth;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a registration may take before it is proposed once more: some round trips, or an election.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// What the stores are to do, and the log.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct BirthSteps {
+    /// Shards and the births that their stores are to keep.
+    pub(super) given: Vec<(ShardId, Birth)>,
+    /// The registration.
+    pub(super) proposed: Option<Command>,
+}
+
+/// The births of a node's stores.
+pub(super) struct Births {
+    /// What the open of each shard's store found; empty for a node without births.
+    found: Vec<FoundBirth>,
+    /// Bits of a prefix by which the node finds a shard.
+    ring_bits: u8,
+    /// Whether the folder was found to be an older copy: what its stores promised since is not in them.
+    is_older_copy: bool,
+    /// The birth of each store; empty before it is decided on.
+    decided: Vec<Birth>,
+    /// When the registration is proposed once more.
+    again: Option<Monotonic>,
+    rng: Box<dyn Rng>,
+}
+
+impl Births {
+    /// Of a node whose stores were found like this.
+    pub(super) fn new(found: Vec<FoundBirth>, ring_bits: u8, rng: Box<dyn Rng>) -> Births {
+        Births { found, ring_bits, is_older_copy: false, decided: Vec::new(), again: None, rng }
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    /// The folder was found to be an older copy: all stores get new births.
+    pub(super) fn renew(&mut self) {
+        self.is_older_copy = true;
+        self.decided.clear();
+    }
+
+    /// What is to be done now.
+    pub(super) fn advance(
+        &mut self,
+        state: &State,
+        own: &Identity,
+        board: &Board,
+        now: Monotonic,
+    ) -> BirthSteps {
+        let mut steps = BirthSteps::default();
+        let record = state.members().get(&own.node);
+        let Some(record) = record.filter(|_| state.registers_stores() && !self.found.is_empty()) else {
+            return steps;
+        };
+        if !is_last_start(record, own) {
+            self.again = None;
+            if record.starts >= own.starts {
+                self.renew();
+            }
+            return steps;
+        }
+
+        if self.decided.is_empty() {
+            let before = state.last_registration(own.node).map(|it| &it.stores);
+            self.decide(before);
+            steps.given = self.given();
+        }
+        self.replace_forgotten(board, &mut steps.given);
+        steps.proposed = self.registration(state, own, board, now);
+        steps
+    }
+
+    /// When something is due that nobody tells.
+    pub(super) fn next_timer(&self) -> Option<Monotonic> {
+        self.again
+    }
+
+    /// Decides on all births. A store of which the registration says nothing was not there then.
+    fn decide(&mut self, before: Option<&StoreBirths>) {
+        let (is_older_copy, rng) = (self.is_older_copy, &mut *self.rng);
+        let birth = |(shard, found): (usize, &FoundBirth)| {
+            let registered = before.and_then(|before| before.births.get(shard).copied());
+            Birth::at_start(found.stored, registered, found.is_complete && !is_older_copy, rng)
+        };
+        self.decided = self.found.iter().enumerate().map(birth).collect();
+    }
+
+    fn given(&self) -> Vec<(ShardId, Birth)> {
+        (0..).map(ShardId).zip(self.decided.iter().copied()).collect()
+    }
+
+    /// Draws new births for stores that forgot under the present ones.
+    fn replace_forgotten(&mut self, board: &Board, given: &mut Vec<(ShardId, Birth)>) {
+        for (shard, birth) in (0..).map(ShardId).zip(&mut self.decided) {
+            if board.forgotten(shard) == Some(*birth) {
+                *birth = Birth::draw(&mut *self.rng);
+                given.push((shard, *birth));
+            }
+        }
+    }
+
+    /// The registration that is to be proposed now.
+    fn registration(
+        &mut self,
+        state: &State,
+        own: &Identity,
+        board: &Board,
+        now: Monotonic,
+    ) -> Option<Command> {
+        let stores = StoreBirths { ring_bits: self.ring_bits, births: Arc::from(&*self.decided) };
+        let are_kept = self.given().into_iter().all(|(shard, birth)| board.birth(shard) == Some(birth));
+        if !are_kept || state.registration(own.node).is_some_and(|it| it.stores == stores) {
+            self.again = None;
+            return None;
+        }
+        if self.again.is_some_and(|again| now < again) {
+            return None;
+        }
+        self.again = Some(now + AGAIN_AFTER);
+        let Identity { node, starts, start, .. } = *own;
+        Some(Command::RegisterStores { node, starts, start, stores })
+    }
+}
+
+/// Whether the log has this process as the member's last start.
+pub(super) fn is_last_start(record: &Record, own: &Identity) -> bool {
+    (record.starts, record.start) == (own.starts, own.start)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::*;
+    use ::membership::ClusterId;
+    use base::rng::SplitMix64;
+    use ring::{NodeId, RingSize};
+
+    const NOW: Monotonic = Monotonic(1);
+
+    fn birth(number: u64) -> Birth {
+        Birth::of(number).unwrap()
+    }
+
+    fn kept(number: u64) -> FoundBirth {
+        FoundBirth { stored: Some(birth(number)), is_complete: true }
+    }
+
+    fn births(found: &[FoundBirth]) -> Births {
+        Births::new(found.to_vec(), 3, Box::new(SplitMix64::new(5)))
+    }
+
+    fn own(starts: u32, start: u64) -> Identity {
+        Identity { cluster: ClusterId(7), node: NodeId(0), starts, start, address: String::new() }
+    }
+
+    /// A cluster that registers stores, and has heard of a start.
+    fn state(starts: u32, start: u64) -> State {
+        let size = (RingSize::new(8).unwrap(), RingSize::new(128).unwrap());
+        let mut state = State::found_by(ClusterId(7), size, [("a@h", "", "")]).unwrap();
+        state.apply(&Command::PrepareStores).unwrap();
+        start_again(&mut state, starts, start);
+        state
+    }
+
+    fn start_again(state: &mut State, starts: u32, start: u64) {
+        let node = NodeId(0);
+        state.apply(&Command::Started { node, starts, start, address: String::new() }).unwrap();
+    }
+
+    fn numbers(state: &State) -> Option<Vec<u64>> {
+        let registration = state.registration(NodeId(0))?;
+        Some(registration.stores.births.iter().map(|it| it.number()).collect())
+    }
+
+    /// Shards keep what they are given.
+    fn keep(board: &Board, given: &[(ShardId, Birth)]) {
+        given.iter().for_each(|&(shard, birth)| board.birth_kept(shard, birth));
+    }
+
+    #[test]
+    fn births_are_registered_when_all_are_durable_and_until_the_state_shows_it() {
+        let (mut births, board, mut state) =
+            (births(&[kept(5), FoundBirth::default()]), Board::new(2), state(1, 1));
+        assert_eq!(
+            births.advance(&state, &own(2, 9), &board, NOW),
+            BirthSteps::default(),
+            "this start is not registered"
+        );
+        start_again(&mut state, 2, 9);
+        let steps = births.advance(&state, &own(2, 9), &board, NOW);
+        let (first, second) = (steps.given[0], steps.given[1]);
+        assert_eq!((first, steps.given.len(), &steps.proposed), ((ShardId(0), birth(5)), 2, &None));
+        keep(&board, &[first]);
+        assert_eq!(births.advance(&state, &own(2, 9), &board, NOW), BirthSteps::default());
+        keep(&board, &[second]);
+        let proposed = births.advance(&state, &own(2, 9), &board, NOW).proposed.unwrap();
+        assert_eq!(births.advance(&state, &own(2, 9), &board, NOW).proposed, None, "not again at once");
+        let late = births.next_timer().unwrap();
+        assert_eq!(births.advance(&state, &own(2, 9), &board, late).proposed, Some(proposed.clone()));
+        state.apply(&proposed).unwrap();
+        assert_eq!(births.advance(&state, &own(2, 9), &board, late), BirthSteps::default());
+        assert_eq!((births.next_timer(), numbers(&state)), (None, Some(vec![5, second.1.number()])));
+        assert_eq!(state.registration(NodeId(0)).unwrap().stores.ring_bits, 3);
+    }
+
+    #[test]
+    fn a_process_that_is_not_the_last_start_waits_for_nothing() {
+        let (mut births, board, mut state) = (births(&[kept(5)]), Board::new(1), state(1, 1));
+        keep(&board, &births.advance(&state, &own(1, 1), &board, NOW).given);
+        assert!(births.advance(&state, &own(1, 1), &board, NOW).proposed.is_some());
+        start_again(&mut state, 2, 2);
+        assert_eq!(births.advance(&state, &own(1, 1), &board, NOW), BirthSteps::default());
+        assert_eq!(births.next_timer(), None);
+    }
+
+    #[test]
+    fn nothing_is_done_before_stores_are_registered_or_without_births() {
+        let board = Board::new(1);
+        let size = (RingSize::new(8).unwrap(), RingSize::new(128).unwrap());
+        let mut plain = State::found_by(ClusterId(7), size, [("a@h", "", "")]).unwrap();
+        start_again(&mut plain, 1, 1);
+        assert_eq!(births(&[kept(5)]).advance(&plain, &own(1, 1), &board, NOW), BirthSteps::default());
+        assert_eq!(births(&[]).advance(&state(1, 1), &own(1, 1), &board, NOW), BirthSteps::default());
+    }
+
+    #[test]
+    fn a_store_that_forgot_is_another_one() {
+        let (mut births, board, mut state) = (births(&[kept(5), kept(6)]), Board::new(2), state(1, 1));
+        let own = own(1, 1);
+        keep(&board, &births.advance(&state, &own, &board, NOW).given);
+        state.apply(&births.advance(&state, &own, &board, NOW).proposed.unwrap()).unwrap();
+        assert_eq!(numbers(&state), Some(vec![5, 6]));
+
+        board.forgot(ShardId(1), Some(birth(6)));
+        let steps = births.advance(&state, &own, &board, NOW);
+        let (shard, new) = steps.given[0];
+        assert_eq!((shard, steps.given.len(), steps.proposed), (ShardId(1), 1, None));
+        assert_ne!(new, birth(6));
+        board.forgot(ShardId(1), Some(birth(6)));
+        assert_eq!(births.advance(&state, &own, &board, NOW), BirthSteps::default(), "told twice");
+        keep(&board, &[(shard, new)]);
+        state.apply(&births.advance(&state, &own, &board, NOW).proposed.unwrap()).unwrap();
+        assert_eq!(numbers(&state), Some(vec![5, new.number()]));
+    }
+
+    #[test]
+    fn another_store_than_the_registered_one_or_one_with_a_lost_range_is_born_anew() {
+        let (board, mut state) = (Board::new(3), state(1, 1));
+        let stores = StoreBirths { ring_bits: 3, births: [birth(5), birth(6), birth(7)].into() };
+        let (node, starts, start) = (NodeId(0), 1, 1);
+        state.apply(&Command::RegisterStores { node, starts, start, stores }).unwrap();
+        // An earlier process has registered nothing since.
+        start_again(&mut state, 2, 2);
+        start_again(&mut state, 3, 3);
+        let lost = FoundBirth { is_complete: false, ..kept(7) };
+        let given = births(&[kept(5), kept(8), lost]).advance(&state, &own(3, 3), &board, NOW).given;
+        let stays: Vec<bool> =
+            given.iter().zip([5, 8, 7]).map(|((_, given), stored)| *given == birth(stored)).collect();
+        assert_eq!(stays, [true, false, false]);
+    }
+
+    #[test]
+    fn stores_of_an_older_copy_of_a_folder_are_born_anew() {
+        let (board, mut state) = (Board::new(1), state(4, 4));
+        let mut births = births(&[kept(5)]);
+        assert_eq!(
+            births.advance(&state, &own(3, 9), &board, NOW),
+            BirthSteps::default(),
+            "the log knows of a later start"
+        );
+        start_again(&mut state, 5, 9);
+        let given = births.advance(&state, &own(5, 9), &board, NOW).given;
+        assert_ne!(given[0].1, birth(5));
+        // Found out by the refusal of another member.
+        births.renew();
+        let again = births.advance(&state, &own(5, 9), &board, NOW).given;
+        assert_ne!(again, given);
+    }
+}
