@@ -36,6 +36,7 @@ pub(crate) fn options(rng: &mut SplitMix64, durability: Durability) -> Options {
         level0_tables_max: size(rng, 1, 4),
         leveled_bytes_target: between(rng, 8 << 10, 64 << 10),
         indexing: Some(node::INDEXING),
+        groups: Some(node::GROUPS),
         ..Options::default()
     }
 }

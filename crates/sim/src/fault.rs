@@ -31,8 +31,12 @@ pub enum Fault {
     Flapping,
     /// A process stood still for a while.
     Pause,
+    /// No operation of a disk ended for a while.
+    Stall,
     /// A wall clock jumped.
     ClockJump,
+    /// All machines lost power at once.
+    Blackout,
     /// A machine lost power.
     PowerCut,
     /// A process was killed; what the system had buffered survived.
@@ -88,7 +92,9 @@ impl fmt::Display for Fault {
             Fault::OneWay => "one-way",
             Fault::Flapping => "flapping",
             Fault::Pause => "pause",
+            Fault::Stall => "stall",
             Fault::ClockJump => "clock-jump",
+            Fault::Blackout => "blackout",
             Fault::PowerCut => "power-cut",
             Fault::ProcessKill => "process-kill",
             Fault::CrashInWrite => "crash-in-write",

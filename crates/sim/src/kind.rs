@@ -1,6 +1,7 @@
 //! The kinds of worlds that there are.
 
 use crate::cluster;
+use crate::consistent;
 use crate::elastic::{self, Shape};
 use crate::report::Report;
 use crate::seed::Seed;
@@ -26,6 +27,8 @@ pub enum Kind {
     ClusterOn(Backend),
     /// Several nodes on the engine, with a store of another backend for a bucket type.
     ClusterOfTypes,
+    /// Several nodes with a consistent bucket type: [`consistent`].
+    Strong,
     /// Many nodes on modelled stores: [`elastic`].
     Elastic(Shape),
 }
@@ -42,6 +45,7 @@ impl Kind {
             "cluster-bitcask" => Some(Kind::ClusterOn(Backend::Bitcask)),
             "cluster-hash" => Some(Kind::ClusterOn(Backend::Hash)),
             "cluster-types" => Some(Kind::ClusterOfTypes),
+            "strong" => Some(Kind::Strong),
             "elastic" => Some(Kind::Elastic(Shape::DEFAULT)),
             _ => None,
         }
@@ -72,6 +76,7 @@ impl Kind {
             Kind::ClusterOf(nodes) => cluster::run(seed, Some(nodes), Backend::Annulet, keep),
             Kind::ClusterOn(backend) => cluster::run(seed, None, backend, keep),
             Kind::ClusterOfTypes => cluster::run_of_types(seed, keep),
+            Kind::Strong => consistent::run(seed, keep),
             Kind::Elastic(shape) => elastic::run(seed, shape, keep),
         }
     }
@@ -90,6 +95,7 @@ impl Kind {
             | Kind::ClusterOf(_)
             | Kind::ClusterOn(_)
             | Kind::ClusterOfTypes
+            | Kind::Strong
             | Kind::Elastic(_) => 97,
         }
     }
@@ -100,7 +106,7 @@ impl Kind {
         match self {
             Kind::Cluster => 3,
             Kind::ClusterOf(_) | Kind::ClusterOn(_) | Kind::ClusterOfTypes => 1,
-            Kind::Node | Kind::NodeOn(_) | Kind::Elastic(_) => 0,
+            Kind::Node | Kind::NodeOn(_) | Kind::Strong | Kind::Elastic(_) => 0,
         }
     }
 
@@ -109,7 +115,7 @@ impl Kind {
     pub(crate) fn reaped_percent_min(self) -> u64 {
         match self {
             Kind::Node | Kind::NodeOn(_) | Kind::Cluster | Kind::ClusterOn(_) | Kind::ClusterOfTypes => 60,
-            Kind::ClusterOf(_) | Kind::Elastic(_) => 0,
+            Kind::ClusterOf(_) | Kind::Strong | Kind::Elastic(_) => 0,
         }
     }
 }
@@ -124,6 +130,7 @@ impl fmt::Display for Kind {
             Kind::ClusterOf(nodes) => write!(f, "cluster --nodes {nodes}"),
             Kind::ClusterOn(backend) => write!(f, "cluster-{}", backend.name()),
             Kind::ClusterOfTypes => f.write_str("cluster-types"),
+            Kind::Strong => f.write_str("strong"),
             Kind::Elastic(shape) => write!(f, "elastic {shape}"),
         }
     }

@@ -12,8 +12,9 @@
 //! 2. the node takes it (a packet, a finished disk operation, a slice of a job, a timer, a fault);
 //! 3. [`SimDisk::take_started`] and [`SimSpawn::take_started`] tell what to schedule next.
 //!
-//! There are two: [`cluster`], one node under rot and crashes or several that lose each other and their disks, and
-//! [`elastic`], up to a thousand nodes that come, go and die, on modelled stores. [`check`] has the checked promises.
+//! There are three: [`cluster`], one node under rot and crashes or several that lose each other and their disks;
+//! [`consistent`], several with a consistent bucket type; and [`elastic`], up to a thousand nodes that come, go and die, on
+//! modelled stores. [`check`] has the checked promises.
 //!
 //! Invariants: no real clock, file, socket, thread or randomness is reached; no collection with a random hash
 //! order is iterated; a part draws only from its own stream, so a fault switched off in one part leaves the
@@ -23,10 +24,12 @@
 pub mod check;
 pub mod clock;
 pub mod cluster;
+pub mod consistent;
 pub mod disk;
 mod draw;
 pub mod elastic;
 pub mod fault;
+mod frame;
 pub mod kind;
 mod machine;
 pub mod network;

@@ -13,13 +13,19 @@ use crate::{SimClock, SimTime};
 use backends::{Kind as Backend, Settings};
 use base::rng::SplitMix64;
 use base::{Clock, Progress, Rng, Spawn};
+use bytes::Bytes;
 use engine::Options;
 use engine::check::{Finding, check_index};
+use engine::fold::read_all;
 use engine::store::{OpenReport, Platform};
 use kv::Limits;
 use node::store::founding::Founding;
 use node::store::{Routed, check_entries};
-use node::{Adapter, Hop, Layout, Members, Output, Reaping, Rebuilding, Shard, ShardConfig, ShardId, Store};
+use node::{
+    Adapter, FoundBirth, Hop, Layout, Members, Output, Reaping, Rebuilding, Shard, ShardConfig, ShardId,
+    Store,
+};
+use object::key::KeyRange;
 use ring::Ring;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -91,6 +97,10 @@ pub(crate) struct Process {
     pub(crate) closing: Vec<bool>,
     /// A shard's stop has failed.
     close_failed: bool,
+    /// The process, as other nodes know it.
+    pub(crate) life: u64,
+    /// The births that the stores keep; none of stores without groups.
+    pub(crate) births: Vec<FoundBirth>,
     /// Messages between shards, in order.
     pub(crate) hops: BTreeMap<(usize, usize), VecDeque<Hop>>,
 }
@@ -173,7 +183,7 @@ impl Machine {
     pub(crate) fn start(&mut self) -> Result<Vec<OpenReport>, engine::Error> {
         self.clock.restart();
         let (mut stores, mut reports, mut handles) = (Vec::<Store>::new(), Vec::new(), BTreeMap::new());
-        let mut table = None;
+        let (mut table, mut births) = (None, Vec::new());
         for shard in 0..self.layout.shards {
             let dir = node::layout::shard_dir(Path::new(DATA), shard);
             let (store, shard_table, report) = match self.founding.backend {
@@ -181,6 +191,9 @@ impl Machine {
                     let queued = self.disk.queued();
                     handles.insert(queued.id(), usize::from(shard));
                     let (mut store, report) = self.open_engine(&dir, shard, queued)?;
+                    if self.options.groups.is_some() {
+                        births.push(node::read_birth(&mut store, &mut self.disk.immediate()));
+                    }
                     let table = match shard {
                         0 => Some(node::read_props(&mut store, &mut self.disk.immediate())?),
                         _ => None,
@@ -230,6 +243,8 @@ impl Machine {
             turn_due: vec![false; count],
             closing: vec![false; count],
             close_failed: false,
+            life,
+            births,
             hops: BTreeMap::new(),
         });
         Ok(reports)
@@ -269,6 +284,31 @@ impl Machine {
             segment_bytes: self.options.segment_bytes_target,
             memory_bytes: None,
         }
+    }
+
+    /// Keys and heads in these ranges, in stores that have stopped cleanly: on a copy of the disk.
+    pub(crate) fn stored(&self, ranges: &[KeyRange]) -> Result<BTreeMap<Bytes, Bytes>, engine::Error> {
+        let copy = self.disk.fork(SplitMix64::new(1), Trace::new(SimTime::default(), Keep::Hash));
+        copy.kill();
+        copy.set_odds(DiskOdds::SOUND);
+        let mut stored = BTreeMap::new();
+        for shard in 0..self.layout.shards {
+            let platform = Platform {
+                disk: Box::new(copy.queued()),
+                startup: Box::new(copy.immediate()),
+                spawn: Arc::new(SimSpawn::new()),
+                rng: Box::new(SplitMix64::new(1)),
+                clock: Arc::new(self.clock.clone()),
+            };
+            let options = Options { metadata: self.layout.metadata(shard), ..self.options.clone() };
+            let dir = node::layout::shard_dir(Path::new(DATA), shard);
+            let mut store = engine::Store::open(&dir, options, platform)?.0;
+            let snapshot = store.readable_snapshot();
+            for range in ranges {
+                stored.extend(read_all(&mut copy.immediate(), &snapshot, &range.start, &range.end)?);
+            }
+        }
+        Ok(stored)
     }
 
     fn fresh_rng(&mut self) -> Box<dyn Rng> {

@@ -27,6 +27,7 @@ Worlds:
   cluster                        a few nodes, or --nodes N, 3 to 100
   cluster-bitcask, cluster-hash  a cluster on that backend
   cluster-types                  a cluster with a store of bitcask for a bucket type
+  strong                         a few nodes with a consistent bucket type
   elastic                        a cluster on modelled stores: --nodes N, 6 to 1000, and --partitions P";
 
 enum Command {

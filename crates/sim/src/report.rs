@@ -1,6 +1,7 @@
 //! What came of a seed, whether it counts, and the totals over many.
 
 use crate::check::{Verdict, Violation};
+use crate::consistent::Tally;
 use crate::fault::Fault;
 use crate::kind::Kind;
 use crate::seed::Seed;
@@ -64,6 +65,8 @@ pub struct Report {
     pub searched: Option<Searched>,
     /// What came of purges, where there are some.
     pub purged: Option<Purged>,
+    /// Counts of a life with a consistent bucket type.
+    pub strong: Option<Tally>,
     /// The promise that was broken, if one was.
     pub violation: Option<Violation>,
 }
@@ -105,6 +108,7 @@ impl Report {
             reaps: None,
             searched: None,
             purged: None,
+            strong: None,
             acknowledged: 0,
             events: 0,
             hash: 0,
@@ -139,6 +143,9 @@ impl fmt::Display for Report {
         if let Some(searched) = self.searched.filter(|searched| searched.whole < kind.searches_min()) {
             write!(f, ", {} index queries were answered", searched.whole)?;
         }
+        if let Some(tally) = &self.strong {
+            write!(f, "\n  {tally}")?;
+        }
         self.violation.iter().try_for_each(|violation| {
             write!(f, "\n  BROKEN: {violation}\n  replay: cargo run --release -p sim -- --world {kind} --trace {seed}")
         })
@@ -168,6 +175,8 @@ pub struct Totals {
     pub purging: u64,
     /// What came of purges in all.
     pub purged: Purged,
+    /// Counts of lives with a consistent bucket type in all.
+    pub strong: Option<Tally>,
     /// Operations acknowledged in all.
     pub acknowledged: u64,
     /// Events handled in all.
@@ -197,6 +206,7 @@ impl Totals {
             searched,
             purging,
             purged,
+            strong: None,
             acknowledged,
             events,
             deaths,
@@ -223,6 +233,9 @@ impl Totals {
         self.purged.objects += purged.objects;
         self.purged.tombstones += purged.tombstones;
         self.purged.failed += purged.failed;
+        if let Some(tally) = &report.strong {
+            self.strong.get_or_insert_default().add(tally);
+        }
         self.acknowledged += report.acknowledged;
         self.events += report.events;
         self.deaths += report.deaths;
@@ -275,6 +288,9 @@ impl fmt::Display for Totals {
                  {failed} keys failed",
                 self.purging
             )?;
+        }
+        if let Some(tally) = &self.strong {
+            writeln!(f, "{tally}")?;
         }
         self.fired.iter().try_for_each(|(fault, count)| writeln!(f, "  {fault:<15} {count:>10}"))
     }

@@ -1,10 +1,12 @@
 //! Requests and answers as the trace shows them, and what a client keeps of an answer.
 
+use base::checksum::crc32c;
 use bytes::Bytes;
 use kv::aae::{TreeAnswer, TreeAsk};
 use kv::replica::{Answer, Ask};
 use kv::{Error, IndexRequest, Page, PropsChange, Request, Response};
 use node::PeerMessage;
+use node::peer::LeaderAnswer;
 use object::{Head, HeadView};
 
 /// The context that an answer gives a client to write with.
@@ -139,6 +141,20 @@ pub(crate) fn message(message: &PeerMessage) -> String {
         },
         PeerMessage::AskProps { id, .. } => format!("ask props {:x}", id.0),
         PeerMessage::PropsInForce { id } => format!("props in force {:x}", id.0),
+        PeerMessage::Groups { to, lane, envelope } => {
+            format!("groups of shard {} {lane:?}: {} crc {:08x}", to.0, envelope.len(), crc32c(envelope))
+        }
+        PeerMessage::CatchUp { to, message } => {
+            format!("catch-up of shard {}: {} crc {:08x}", to.0, message.len(), crc32c(message))
+        }
+        PeerMessage::AskLeader { id, number, request: asked, .. } => {
+            let number = number.map(|(_, number)| number);
+            format!("ask leader {:x} #{number:?}: {}", id.0, request(asked))
+        }
+        PeerMessage::LeaderAnswer { id, answer: LeaderAnswer::Done(result) } => {
+            format!("leader answers {:x}: {}", id.0, answer(result))
+        }
+        PeerMessage::LeaderAnswer { id, answer } => format!("leader answers {:x}: {answer:?}", id.0),
     }
 }
 

@@ -57,3 +57,8 @@ fn so_it_is_with_a_large_cluster_twice() {
 fn so_it_is_with_a_cluster_twice() {
     has_one_hash_for_each_seed(Kind::Cluster);
 }
+
+#[test]
+fn so_it_is_with_consistent_groups_in_two_processes() {
+    is_the_same_in_other_processes(Kind::Strong, &[1, 1_000_003]);
+}

@@ -6,14 +6,14 @@
 
 use super::script::Script;
 use super::{Event, World, node_id, node_of};
-use crate::check::{Verdict, Violation};
+use crate::check::Verdict;
 use crate::fault::Fault;
+use crate::frame::{decode, encode};
 use crate::network::Packet;
 use crate::seed::duration_between;
 use crate::show;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use kv::replica::NodeId;
-use node::peer::EncodeError;
 use node::{PeerMessage, peer};
 use std::time::Duration;
 
@@ -29,8 +29,6 @@ pub(super) struct Frame {
     /// Which process of the receiver's it was sent to.
     start: u64,
 }
-
-const CODEC: &str = "a message arrives as it was sent";
 
 impl World {
     /// Sends a message of a node's shard.
@@ -143,28 +141,4 @@ impl World {
 /// A node as the nodes themselves number it.
 pub(super) fn member(id: crate::NodeId) -> NodeId {
     NodeId(u16::try_from(id.0).expect("a small number"))
-}
-
-/// A message as bytes; `None` if this version does not know of such.
-fn encode(message: &PeerMessage, version: u16) -> Result<Option<Bytes>, Violation> {
-    let mut frame = BytesMut::new();
-    match message.encode(version, &mut frame) {
-        Ok(value) => {
-            frame.extend_from_slice(&value.unwrap_or_default());
-            Ok(Some(frame.freeze()))
-        }
-        Err(EncodeError::TooNew) => Ok(None),
-        Err(error) => Err(Violation::new(CODEC, error.to_string())),
-    }
-}
-
-fn decode(bytes: Bytes) -> Result<PeerMessage, Violation> {
-    let mut buffer = BytesMut::from(bytes);
-    let broken = |what: &str| Violation::new(CODEC, what);
-    let frame = protocol::peer::next_frame(&mut buffer, protocol::peer::FRAME_BYTES_MAX);
-    let frame = frame.map_err(|error| broken(&error.to_string()))?.ok_or_else(|| broken("half a frame"))?;
-    if !buffer.is_empty() {
-        return Err(broken("more than a frame"));
-    }
-    PeerMessage::decode(frame).map_err(|error| broken(&error.to_string()))
 }

@@ -45,7 +45,7 @@ mod plan;
 mod processor;
 mod purger;
 pub mod rolling;
-mod rot;
+pub(crate) mod rot;
 mod script;
 mod searcher;
 pub mod transfer;
@@ -573,6 +573,8 @@ impl World {
                 self.on_copied(at, shard, version);
                 Ok(())
             }
+            // No cluster of this world has consistent bucket types.
+            Output::BirthKept(_) | Output::Forgot => Ok(()),
             Output::Closed(result) => self.on_closed(at, shard, result),
         }
     }

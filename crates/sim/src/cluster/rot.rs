@@ -95,11 +95,11 @@ impl World {
 
 /// The ends that each journal segment was seen with since the process began.
 #[derive(Debug, Default)]
-struct Watch(BTreeMap<PathBuf, Vec<u64>>);
+pub(crate) struct Watch(BTreeMap<PathBuf, Vec<u64>>);
 
 impl Watch {
     /// Looks at all segments.
-    fn look(&mut self, disk: &SimDisk) {
+    pub(crate) fn look(&mut self, disk: &SimDisk) {
         for (path, len) in disk.written().into_iter().filter(|(path, _)| is_in(path, "journal")) {
             let lens = self.0.entry(path).or_default();
             if lens.last() != Some(&len) {
@@ -138,7 +138,7 @@ impl Watch {
     }
 
     /// Flips a bit somewhere.
-    fn flip(&self, disk: &SimDisk, rng: &mut SplitMix64) -> bool {
+    pub(crate) fn flip(&self, disk: &SimDisk, rng: &mut SplitMix64) -> bool {
         let places = self.places(disk);
         if places.is_empty() {
             return false;

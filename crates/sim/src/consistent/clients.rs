@@ -1,0 +1,198 @@
+//! Clients: each has one request under way at any node, and each request is an operation of its key's history.
+//!
+//! A client knows the context of what it has read or written last, and uses it for conditions; also when the key has
+//! changed since.
+//!
+//! Outcomes: an answer *failed* is a read of another value; *timeout*, silence and a broken connection leave it open
+//! whether a write takes effect; all other errors say that it never does.
+
+use super::{Event, Message, World, client_id, node_id};
+use crate::network::Packet;
+use crate::seed::{duration_between, index_below};
+use crate::show;
+use base::rng::SplitMix64;
+use base::{Monotonic, Rng};
+use bytes::Bytes;
+use kv::{Bucket, DeleteRequest, Error, GetRequest, PutRequest, Request, Response, Return};
+use object::Metadata;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use strong::linearizability::{Action, Operation, Outcome, Value};
+
+/// The consistent bucket type.
+pub(super) const TYPE: Bytes = Bytes::from_static(b"strong");
+/// The longest wait beyond a request's timeout, besides the node's clock: delays of the way.
+const PATIENCE_MAX: Duration = Duration::from_millis(100);
+/// The shortest timeout: some round trips.
+const TIMEOUT_MIN: Duration = Duration::from_millis(50);
+
+/// A client.
+pub(super) struct Client {
+    rng: SplitMix64,
+    /// The node that it asks.
+    node: usize,
+    /// The context and the value of each key that it knows last.
+    seen: BTreeMap<usize, (Bytes, Value)>,
+}
+
+/// A request without an answer.
+pub(super) struct Pending {
+    pub(super) client: usize,
+    pub(super) node: usize,
+    pub(super) key: usize,
+    pub(super) action: Action,
+    pub(super) call: u64,
+}
+
+impl Client {
+    pub(super) fn new(mut rng: SplitMix64, nodes: usize) -> Client {
+        let node = index_below(&mut rng, nodes);
+        Client { rng, node, seen: BTreeMap::new() }
+    }
+}
+
+pub(super) fn bucket() -> Bucket {
+    Bucket { bucket_type: TYPE, name: Bytes::from_static(b"b") }
+}
+
+/// The value as clients write it.
+fn text_of(value: Value) -> Bytes {
+    Bytes::from(value.to_string())
+}
+
+/// The request of an action; `context` is that of its condition.
+pub(super) fn request_of(key: Bytes, action: Action, context: Option<Bytes>, timeout: Duration) -> Request {
+    let timeout = Some(u32::try_from(timeout.as_millis()).expect("some seconds"));
+    let put = |value| {
+        let put = PutRequest::new(bucket(), Some(key.clone()), Metadata::default(), text_of(value));
+        Request::put(PutRequest { context: context.clone(), returned: Return::Head, timeout, ..put })
+    };
+    match action {
+        Action::Get => Request::Get(GetRequest { timeout, ..GetRequest::new(bucket(), key) }),
+        Action::Put(value) | Action::PutOnce(value) | Action::Cas { value, .. } => put(value),
+        Action::Delete | Action::DeleteIf { .. } => {
+            Request::Delete(DeleteRequest { context, timeout, ..DeleteRequest::new(bucket(), key) })
+        }
+    }
+}
+
+/// The meaning of an answer.
+pub(super) fn outcome_of(result: &Result<Response, Error>) -> Outcome {
+    match result {
+        Ok(Response::Found(found)) => {
+            let text = found.value.as_ref().and_then(|value| std::str::from_utf8(value).ok());
+            // A value that nobody wrote is for the checker to report.
+            Outcome::Read(Some(text.and_then(|text| text.parse().ok()).unwrap_or(Value::MAX)))
+        }
+        Ok(Response::NotFound { .. }) => Outcome::Read(None),
+        Ok(_) => Outcome::Done,
+        Err(Error::Failed) => Outcome::Failed,
+        Err(Error::Timeout) => Outcome::Timeout,
+        Err(_) => Outcome::Unavailable,
+    }
+}
+
+impl World {
+    pub(super) fn schedule_client(&mut self, at: usize) {
+        // What is still to come then needs time, and no longer histories.
+        let rest = if self.has_seen_enough() { 20 } else { 1 };
+        let client = &mut self.clients[at];
+        let longest = self.plan.think_max * if client.rng.chance(1, 6) { 10 } else { rest };
+        let think = duration_between(&mut client.rng, Duration::ZERO, longest);
+        self.events.after(think, Event::Client(at));
+    }
+
+    /// A client sends its next request.
+    pub(super) fn on_client(&mut self, at: usize) {
+        if !self.phase.has_clients() {
+            return;
+        }
+        let (nodes, keys) = (self.plan.nodes(), self.keys.len());
+        let client = &mut self.clients[at];
+        if client.rng.chance(1, 10) {
+            client.node = index_below(&mut client.rng, nodes);
+        }
+        // Some keys have most of the requests, so that conditions meet.
+        let among = if client.rng.chance(2, 3) { keys.min(HOT_KEYS) } else { keys };
+        let key = index_below(&mut client.rng, among);
+        self.numbers += 1;
+        let number = self.numbers;
+        let seen = client.seen.get(&key).cloned();
+        let (action, context) = match (client.rng.below(16), seen) {
+            (0 | 1, _) => (Action::Delete, None),
+            (2 | 3, _) => (Action::PutOnce(number), None),
+            (4, Some((context, expected))) => (Action::DeleteIf { expected }, Some(context)),
+            (5..=10, Some((context, expected))) => (Action::Cas { expected, value: number }, Some(context)),
+            _ => (Action::Get, None),
+        };
+        let timeout = duration_between(&mut client.rng, TIMEOUT_MIN, self.plan.timeout_max);
+        // The node's clock may be slow.
+        let patience = timeout * 11 / 10 + duration_between(&mut client.rng, Duration::ZERO, PATIENCE_MAX);
+        let node = client.node;
+        let name = self.keys[key].name.clone();
+        let request = request_of(name, action, context, timeout);
+        let call = self.events.now().0;
+        self.pending.insert(number, Pending { client: at, node, key, action, call });
+        self.events.after(patience, Event::GiveUpWaiting(number));
+        self.trace.line(format_args!("c{at} #{number} to n{node}: {} {action:?}", show::request(&request)));
+        let message = Message::Ask { number, request: Box::new(request) };
+        self.outside.send(&mut self.events, Packet { from: client_id(at), to: node_id(node), message });
+    }
+
+    /// A client takes an answer, if it still waits for it.
+    pub(super) fn on_client_answer(&mut self, number: u64, result: &Result<Response, Error>) {
+        let Some(pending) = self.pending.get(&number) else { return };
+        let (client, key, action) = (&mut self.clients[pending.client], pending.key, pending.action);
+        let outcome = outcome_of(result);
+        match (outcome, show::context(result)) {
+            (Outcome::Read(Some(value)), Some(context)) => drop(client.seen.insert(key, (context, value))),
+            (Outcome::Read(None), _) => drop(client.seen.remove(&key)),
+            (Outcome::Done, context) => match (action, context) {
+                (Action::PutOnce(value) | Action::Cas { value, .. }, Some(context)) => {
+                    client.seen.insert(key, (context, value));
+                }
+                _ => drop(client.seen.remove(&key)),
+            },
+            (Outcome::Failed, _) if client.rng.chance(1, 2) => drop(client.seen.remove(&key)),
+            _ => {}
+        }
+        self.finish(number, outcome);
+    }
+
+    /// Notes the end of a request; its client thinks about the next one.
+    pub(super) fn finish(&mut self, number: u64, outcome: Outcome) {
+        let Some(Pending { client, key, action, call, .. }) = self.pending.remove(&number) else { return };
+        let nodes = self.plan.nodes();
+        let asking = &mut self.clients[client];
+        if matches!(outcome, Outcome::Unavailable | Outcome::Timeout) && asking.rng.chance(1, 2) {
+            asking.node = index_below(&mut asking.rng, nodes);
+        }
+        self.note(key, Operation { call, end: self.events.now().0, action, outcome });
+        self.schedule_client(client);
+    }
+
+    /// Adds an operation to its key's history.
+    pub(super) fn note(&mut self, key: usize, operation: Operation) {
+        self.tally.count(operation.outcome);
+        self.keys[key].history.push(operation);
+    }
+
+    /// A client's connection broke with its node: nobody knows what became of its request.
+    pub(super) fn break_connections(&mut self, node: usize) {
+        let broken: Vec<u64> =
+            self.pending.iter().filter(|(_, it)| it.node == node).map(|(&number, _)| number).collect();
+        for number in broken {
+            if self.requests.remove(&number).is_some() {
+                self.finish(number, Outcome::Timeout);
+            }
+        }
+    }
+
+    /// The time as histories have it.
+    pub(super) fn instant(&self) -> Monotonic {
+        self.events.now()
+    }
+}
+
+/// Keys that have most of the requests.
+const HOT_KEYS: usize = 3;

@@ -1,0 +1,72 @@
+//! Counts of a life: outcomes of operations, elections, catch-ups, and undecided checks.
+
+use std::fmt;
+use strong::linearizability::Outcome;
+
+/// The counts of one life, or of many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Reads that were answered.
+    pub reads: u64,
+    /// Writes and deletes that took effect.
+    pub done: u64,
+    /// Writes whose condition did not hold.
+    pub failed: u64,
+    /// Requests that were refused.
+    pub unavailable: u64,
+    /// Requests whose effect is unknown.
+    pub timeouts: u64,
+    /// Terms of groups, which are elections with and without a winner.
+    pub elections: u64,
+    /// Catch-ups of voters.
+    pub catch_ups: u64,
+    /// Voters that are new because their stores lost something.
+    pub births: u64,
+    /// Histories whose check ran out of its budget.
+    pub unknown: u64,
+}
+
+impl Tally {
+    /// Counts an operation.
+    pub(super) fn count(&mut self, outcome: Outcome) {
+        *match outcome {
+            Outcome::Read(_) => &mut self.reads,
+            Outcome::Done => &mut self.done,
+            Outcome::Failed => &mut self.failed,
+            Outcome::Unavailable => &mut self.unavailable,
+            Outcome::Timeout => &mut self.timeouts,
+        } += 1;
+    }
+
+    /// Operations with a definite answer of a group.
+    pub fn acknowledged(&self) -> u64 {
+        self.reads + self.done + self.failed
+    }
+
+    /// Adds the counts of another life.
+    pub fn add(&mut self, other: &Tally) {
+        let Tally { reads, done, failed, unavailable, timeouts, elections, catch_ups, births, unknown } =
+            other;
+        self.reads += reads;
+        self.done += done;
+        self.failed += failed;
+        self.unavailable += unavailable;
+        self.timeouts += timeouts;
+        self.elections += elections;
+        self.catch_ups += catch_ups;
+        self.births += births;
+        self.unknown += unknown;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tally { reads, done, failed, unavailable, timeouts, elections, catch_ups, births, unknown } =
+            self;
+        write!(
+            f,
+            "{reads} reads, {done} writes, {failed} failed, {unavailable} unavailable, {timeouts} timeouts, \
+             {elections} elections, {catch_ups} catch-ups, {births} new births, {unknown} histories unknown"
+        )
+    }
+}
