@@ -322,8 +322,8 @@ fn play(driver: &str, fault: Fault, rest: &str) -> Played {
 
 const MANY: &str = "operations_max = 20000\n";
 
-/// Checks a number of the summary against the lines of a history, which also has the requests that were under way when the
-/// last counted second ended.
+/// Checks a number of the summary against the lines of a history, which also has the requests that were under way when
+/// the last counted second ended.
 #[track_caller]
 fn assert_counted(counted: u64, lines: u64) {
     assert!((counted..=counted + CONCURRENCY).contains(&lines), "{counted} counted, {lines} lines");

@@ -56,7 +56,7 @@ pub enum Mail {
     Topology(Arc<Topology>),
     /// How much copies may take.
     Budget(Budget),
-    /// What all nodes have agreed on about consistent groups.
+    /// The agreement of all nodes on consistent groups.
     Agreement(Arc<Agreement>),
     /// The birth that the receiver's store is to keep.
     KeepBirth(Birth),

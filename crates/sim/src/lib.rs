@@ -13,8 +13,8 @@
 //! 3. [`SimDisk::take_started`] and [`SimSpawn::take_started`] tell what to schedule next.
 //!
 //! There are three: [`cluster`], one node under rot and crashes or several that lose each other and their disks;
-//! [`consistent`], several with a consistent bucket type; and [`elastic`], up to a thousand nodes that come, go and die, on
-//! modelled stores. [`check`] has the checked promises.
+//! [`consistent`], several with a consistent bucket type; and [`elastic`], up to a thousand nodes that come, go and
+//! die, on modelled stores. [`check`] has the checked promises.
 //!
 //! Invariants: no real clock, file, socket, thread or randomness is reached; no collection with a random hash
 //! order is iterated; a part draws only from its own stream, so a fault switched off in one part leaves the

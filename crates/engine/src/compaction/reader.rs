@@ -130,7 +130,8 @@ fn listed(found: ScannedRecord) -> Result<Listed, Error> {
     Ok(Listed { key, seq, is_proposed, entry, other: is_proposed.then_some(found) })
 }
 
-/// The ledger entry of a data or delete record that stands at `offset`, or of an entry of a group's log, if it is applied.
+/// The ledger entry of a data or delete record that stands at `offset`, or of an entry of a group's log, if it is
+/// applied.
 pub(crate) fn entry_of(record: &Record<'_>, header: &Header, offset: u64) -> Result<Bytes, Error> {
     let too_long = |_| Error::Malformed("segment of more than 4 GiB");
     let (location, inline): (_, &[u8]) = match record.kind {

@@ -102,7 +102,7 @@ pub struct SegmentRecord {
     pub account: Account,
 }
 
-/// What is known of consistent groups ([`crate::proposals`]).
+/// Facts of consistent groups ([`crate::proposals`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupsRecord {
     /// The first byte of the keys of states; none after a rebuild that could not know it.
@@ -268,7 +268,7 @@ impl ManifestState {
     }
 }
 
-/// What stands for no tag of states.
+/// The byte for no tag of states.
 const NO_STATE_TAG: u64 = 256;
 
 fn body_of(body: &[u8], version: u32) -> Option<ManifestState> {

@@ -4,8 +4,8 @@
 //! owner knows that entries are committed it has them applied: one record, the commit mark, gives them versions, and
 //! the ledger points at the records of the entries. So a value is written once.
 //!
-//! * `record.rs`: the bytes of entries, marks and states. `stash.rs`: entries that are not applied, by pure rules that a
-//!   running store and a start share.
+//! * `record.rs`: the bytes of entries, marks and states. `stash.rs`: entries that are not applied, by pure rules that
+//!   a running store and a start share.
 //! * `store/proposals.rs` writes entries and applies them; `store/open/groups.rs` finds them at a start.
 //!
 //! Invariants
@@ -72,7 +72,7 @@ pub struct ProposedEntry<'a> {
     pub contents: Contents<'a>,
 }
 
-/// What is written of one group at once: all of it or nothing.
+/// The records of one group that are written at once: all or none.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupBatch<'a> {
     /// The group.

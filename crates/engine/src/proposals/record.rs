@@ -27,7 +27,7 @@ impl ProposedHead {
         bytes
     }
 
-    /// What `head` begins with, and the rest of it.
+    /// The fields at the front of `head`, and the rest of it.
     pub fn split(head: &[u8]) -> Option<(ProposedHead, &[u8])> {
         let (bytes, rest) = head.split_at_checked(PROPOSED_HEAD_BYTES)?;
         let mut numbers = bytes.chunks_exact(8).map(|field| field.try_into().map_or(0, u64::from_le_bytes));
@@ -126,7 +126,7 @@ impl<'a> StateHead<'a> {
         out
     }
 
-    /// What a head says; `None` if it is not one of this version.
+    /// The fields of a head; `None` if it is not one of this version.
     pub fn decode(head: &'a [u8]) -> Option<StateHead<'a>> {
         let (fixed, state) = head.split_at_checked(STATE_FIXED_BYTES)?;
         let installed = match fixed[..2] {

@@ -41,7 +41,7 @@ pub(crate) struct Stashed {
 }
 
 impl Stashed {
-    /// What its record is in its segment's account, once it is of no use: none if it is log only.
+    /// Its record in the account of its segment, once it is of no use: none if it is log only.
     fn dead(&self) -> Option<DeadRecord> {
         let bytes = u32::try_from(padded_len(self.len as usize)).unwrap_or(u32::MAX);
         self.has_value().then_some(DeadRecord { jsn: self.jsn, bytes })
@@ -67,7 +67,7 @@ fn bytes_of(contents: &FoundContents) -> usize {
     len + size_of::<Stashed>()
 }
 
-/// What is known of a group.
+/// The state of a group, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     /// The owner's state.
@@ -144,7 +144,7 @@ pub(crate) struct Stash {
 }
 
 impl Stash {
-    /// What is known of a group.
+    /// The state of a group, as far as it is known.
     pub fn get(&self, group: GroupNumber) -> Option<&Group> {
         self.groups.get(&group)
     }
@@ -172,7 +172,7 @@ impl Stash {
         self.groups.entry(group).or_insert_with(Group::new)
     }
 
-    /// Takes what the ledger has of a group.
+    /// Takes the ledger's state of a group.
     pub fn know(&mut self, group: GroupNumber, head: &StateHead<'_>) {
         let known = self.group(group);
         known.state = Some(Bytes::copy_from_slice(head.state));
@@ -236,8 +236,8 @@ impl Stash {
         if replaces { self.drop_from(group, index) } else { self.drop_one(group, index) }
     }
 
-    /// Records are lost of which is not known what they were: entries, and what they replaced. Nobody can say which of the
-    /// entries so far still count, so all are dropped.
+    /// Records are lost of which is not known what they were: entries, and what they replaced. Nobody can say which of
+    /// the entries so far still count, so all are dropped.
     pub fn lose_all(&mut self) {
         let with_entries = self.groups.iter().filter(|(_, known)| !known.entries.is_empty());
         let numbers: Vec<GroupNumber> = with_entries.map(|(&number, _)| number).collect();
@@ -319,12 +319,12 @@ impl Stash {
         entries.map(|(group, entry)| (group, entry.at, entry.jsn)).min_by_key(|(_, _, jsn)| *jsn)
     }
 
-    /// What has become of no use since the last call.
+    /// Records that have become of no use since the last call.
     pub fn take_dead(&mut self) -> Vec<DeadRecord> {
         std::mem::take(&mut self.dead)
     }
 
-    /// Ends a replay: drops entries behind gaps, and says what there is.
+    /// Ends a replay: drops entries behind gaps, and returns the groups.
     pub fn settle(&mut self) -> Vec<FoundGroup> {
         let mut numbers: Vec<GroupNumber> = self.groups.keys().copied().collect();
         numbers.sort_unstable();

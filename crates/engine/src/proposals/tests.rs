@@ -1,4 +1,4 @@
-//! The stash beside a list, and what it says of what is lost.
+//! The stash beside a list, and its findings of losses.
 
 use super::record::StateHead;
 use super::stash::{Stash, Stashed};
@@ -27,7 +27,7 @@ fn stash(places: &[(u64, u64)]) -> Stash {
     stash
 }
 
-/// As a store does; tells what the record says.
+/// As a store does; returns the fields of the record.
 fn push(stash: &mut Stash, index: u64, entry: Stashed) -> bool {
     let replaces = stash.replaces(GROUP, LogPlace { index, term: entry.term });
     stash.push(GROUP, index, replaces, entry);
@@ -176,7 +176,7 @@ proptest! {
             prop_assert_eq!(&there, &expected.collect::<Vec<_>>());
             let oldest = log.iter().map(|(_, jsn)| Jsn(*jsn)).min();
             prop_assert_eq!(stash.oldest().map(|(_, _, jsn)| jsn), oldest);
-            // What a start finds that reads on from there.
+            // The findings of a start that reads on from there.
             let mut again = Stash::default();
             let commit = applied.index;
             again.know(GROUP, &StateHead { installed: false, applied, commit, suspect_through: 0, state: b"" });

@@ -48,7 +48,7 @@ impl RecordAt {
             Some(codec) => self.decompress(codec, record.value)?,
         };
         let head = match record.kind {
-            // What stands before it is of the group's log.
+            // The bytes before it are of the group's log.
             Kind::Proposed => ProposedHead::split(record.head).map_or(record.head, |(_, head)| head),
             _ => record.head,
         };

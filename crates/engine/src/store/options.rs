@@ -89,8 +89,8 @@ pub struct Options {
     /// How index entries are kept beside objects ([`crate::index`]). Default: not at all. A store that has kept them
     /// must not be written to without: it would not notice what it misses.
     pub indexing: Option<Indexing>,
-    /// Where states of consistent groups are kept ([`crate::proposals`]); without it the store refuses entries of groups.
-    /// Default: none.
+    /// Where states of consistent groups are kept ([`crate::proposals`]); without it the store refuses entries of
+    /// groups. Default: none.
     pub groups: Option<GroupKeys>,
     /// Bytes that may wait for the disk in the journal's queue before writes are refused; what is being written may be
     /// as much again. Default: 64 MiB.

@@ -7,7 +7,7 @@
 //! 3. When a segment begins, entries in one that is two or more behind are appended again, with all of their group
 //!    above them, so that what keeps segments from compaction is bounded.
 //!
-//! What is not applied is in memory as well.
+//! Entries that are not applied are in memory as well.
 
 use super::room::Brings;
 use super::write::within;
@@ -36,10 +36,10 @@ const NO_GROUPS: Error = Error::Refused("an entry of a consistent group, in a st
 /// Entries are appended again once so many segments are newer than theirs.
 const NEWER_SEGMENTS_MAX: usize = 2;
 
-/// What a state's head has beside the owner's part, at most.
+/// Bytes of a state's head beside the owner's part, at most.
 const STATE_HEAD_BYTES_MAX: usize = 64;
 
-/// What a store has of consistent groups.
+/// The consistent groups of a store.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     /// Whether entries are taken.
@@ -51,14 +51,14 @@ pub(super) struct Groups {
     pub(super) is_used: bool,
     /// Whether states or entries may have been lost without a trace.
     pub(super) may_be_lost: bool,
-    /// What the open found, until it is taken.
+    /// The groups that the open found, until they are taken.
     pub(super) found: Vec<FoundGroup>,
     /// A segment has begun since it was seen to that no entry is too old.
     pub(super) may_have_old: bool,
 }
 
 impl Groups {
-    /// What is known before the journal is read.
+    /// The groups before the journal is read.
     ///
     /// # Errors
     /// [`Error::Refused`] if the store keeps states under another tag.
@@ -82,7 +82,7 @@ impl Groups {
         self.stash.oldest().map(|(_, at, jsn)| (super::maintenance::position(at), jsn))
     }
 
-    /// Fills in what the manifest says.
+    /// Fills in the fields of the manifest.
     pub(super) fn describe(&self, record: &mut Option<GroupsRecord>) {
         if self.is_used {
             let record = record.get_or_insert_default();
@@ -218,8 +218,8 @@ impl Store {
         Stashed { term, jsn, at, len, is_inline, contents }
     }
 
-    /// Applies entries that are committed, and tells the version of the last one; `None` if there are none. Later lookups
-    /// see them at once. Each group is named once.
+    /// Applies entries that are committed, and tells the version of the last one; `None` if there are none. Later
+    /// lookups see them at once. Each group is named once.
     ///
     /// # Errors
     /// As for [`Store::write`]; then nothing is applied, and it can be tried again.
@@ -416,7 +416,7 @@ pub(super) fn enter_applied(memtable: &mut Memtable, seq: Seq, entry: &Stashed) 
     memtable.defer_hashed(key, memtable::hash(key), seq.0, &[&prefix, head, inline]);
 }
 
-/// What a mark says of these entries, all of which are there.
+/// The ranges of a mark over these entries, all of which are there.
 fn ranges_of(stash: &Stash, applied: &[AppliedRange<'_>]) -> Vec<MarkedRange> {
     let (mut ranges, mut groups) = (Vec::with_capacity(applied.len()), BTreeSet::new());
     for &AppliedRange { group, after, through, skipped } in applied {

@@ -1,5 +1,5 @@
-//! Entries of consistent groups beside a model: what an owner must be able to rely on. A batch that was synced is there, in
-//! order; an entry is a version exactly once it was applied; what is not applied is found as it was left.
+//! Entries of consistent groups beside a model: what an owner must be able to rely on. A batch that was synced is
+//! there, in order; an entry is a version exactly once it was applied; what is not applied is found as it was left.
 
 use super::HandClock;
 use super::disk::MemoryDisk;

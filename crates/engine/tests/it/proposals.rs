@@ -1,5 +1,6 @@
-//! Entries of consistent groups beside a model, under random batches, marks, flushes, compactions, kills and power cuts; and
-//! what is left of them where something is damaged. One list of operations runs on stores that are told different things.
+//! Entries of consistent groups beside a model, under random batches, marks, flushes, compactions, kills and power
+//! cuts; and what is left of them where something is damaged. One list of operations runs on stores that are told
+//! different things.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
@@ -50,8 +51,8 @@ proptest! {
     }
 }
 
-/// A group of six entries with values in the journal, of which two are applied, and what was written behind them. All of
-/// it is replayed at a start.
+/// A group of six entries with values in the journal, of which two are applied, and what was written behind them. All
+/// of it is replayed at a start.
 fn six_entries() -> World {
     let mut world = World::new(Options { inline_value_bytes_max: 0, ..options(1) });
     world.options.memtable_bytes_max = 1 << 20;
@@ -289,8 +290,8 @@ fn unapplied_entries_have_a_bound() {
     store.store().propose(&batch(None, &other)).expect("an entry without a key is taken");
 }
 
-/// Proposes entries while one of the disk's operations fails, and tells how many were said to be synced, and how many of
-/// the log are there after a power cut.
+/// Proposes entries while one of the disk's operations fails, and tells how many were said to be synced, and how many
+/// of the log are there after a power cut.
 fn after_failure(operation: u64, durability: Durability) -> (usize, usize) {
     let open = |disk: &MemoryDisk| {
         let disk = disk.clone();

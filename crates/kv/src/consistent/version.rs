@@ -21,7 +21,7 @@ pub struct Current {
 }
 
 impl Current {
-    /// Of what is stored, if anything is.
+    /// Of the stored head, if there is one.
     ///
     /// # Errors
     /// Those of [`version_of`].

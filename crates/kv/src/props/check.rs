@@ -75,7 +75,7 @@ fn quorums_above_n_val(
     quorums(after).into_iter().zip(quorums(before)).filter_map(above).collect()
 }
 
-/// What a group of a consistent type cannot keep to.
+/// Properties that a group of a consistent type cannot keep to.
 fn unfit_for_groups(props: &BucketProps) -> Vec<(&'static str, Reason)> {
     let most = CONSISTENT_N_VAL_MAX;
     let hooks = "no commit hooks run in consistent bucket types";

@@ -10,10 +10,10 @@
 //!
 //! A stored value of an older program is read as it is, and may be set again: only a change is checked.
 //!
-//! Buckets of the type `default` cannot have what a type decides for good: a data type, strong consistency,
-//! write-once. A type is made consistent when it is created, and keeps its `n_val`, as do its buckets: the groups of its
-//! keys ([`crate::consistent`]) go by both. It has no hooks and no `ttl`. Properties of quorums and siblings are kept
-//! and reported there, and change nothing. Left out: data types, so no type can have one.
+//! Buckets of the type `default` cannot have what a type decides for good: a data type, strong consistency, write-once.
+//! A type is made consistent when it is created, and keeps its `n_val`, as do its buckets: the groups of its keys
+//! ([`crate::consistent`]) go by both. It has no hooks and no `ttl`. Properties of quorums and siblings are kept and
+//! reported there, and change nothing. Left out: data types, so no type can have one.
 //!
 //! * `check.rs`: what may be changed to what.
 //! * `types.rs`: bucket types. `table.rs`: all types and buckets of a node. `digest.rs`: how two nodes find out what differs.

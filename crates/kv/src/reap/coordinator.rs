@@ -4,8 +4,9 @@
 //! 2. When all have agreed, have them confirm it.
 //! 3. When all have, have them remove the tombstone, and remove it here.
 //!
-//! A node alone removes it. In a consistent type nothing is asked: its groups reap. Invariant: an answer counts for the round that it names, once; and before the third round any
-//! failure, of whomever, is a refusal: a member that was started again may have said yes as another process.
+//! A node alone removes it. In a consistent type nothing is asked: its groups reap. Invariant: an answer counts for the
+//! round that it names, once; and before the third round any failure, of whomever, is a refusal: a member that was
+//! started again may have said yes as another process.
 
 use bytes::Bytes;
 use ring::NodeId;

@@ -1,7 +1,7 @@
 //! The cluster's agreement on consistent groups, as a process publishes it to its shards.
 //!
-//! The metadata log has it (crate `membership`): the foundings of groups, and the processes and stores that members have
-//! registered. A shard takes the newest publication; an older one never comes behind it.
+//! The metadata log has it (crate `membership`): the foundings of groups, and the processes and stores that members
+//! have registered. A shard takes the newest publication; an older one never comes behind it.
 //!
 //! Left out: the log itself, births before they are registered, and the confirmation of a publication by the log's
 //! leader, which the shell waits for.

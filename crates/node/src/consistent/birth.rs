@@ -8,7 +8,8 @@
 //!
 //! Invariants
 //! * The birth in force is durable. There is none from the moment on at which another one is given.
-//! * A birth counts only in the life of the store that wrote it: a restored store has a new incarnation, so it has none.
+//! * A birth counts only in the life of the store that wrote it: a restored store has a new incarnation, so it has
+//!   none.
 //!
 //! Left out: backends other than annulet's, which keep none, so their nodes register no stores.
 //!
@@ -36,7 +37,7 @@ const BEHIND_BIRTH: &[u8] = &[key::BIRTH[0] + 1];
 /// The keys of the states of groups.
 const GROUPS: (&[u8], &[u8]) = (&[key::TAG_GROUP], &[key::TAG_GROUP + 1]);
 
-/// What the open of a store found of its birth.
+/// The findings of a store's open about its birth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoundBirth {
     /// The birth that the store keeps.
@@ -45,7 +46,7 @@ pub struct FoundBirth {
     pub is_complete: bool,
 }
 
-/// The birth that a store keeps, with what opening it has found. Blocks; `disk` completes its operations at once.
+/// The birth that a store keeps, with the findings of its open. Blocks; `disk` completes its operations at once.
 ///
 /// A birth that cannot be read is none: then a new one is drawn, and the store is another voter.
 pub fn read_birth(store: &mut engine::Store, disk: &mut dyn Disk) -> FoundBirth {
@@ -111,7 +112,7 @@ impl BirthKeeper {
         let Some(Keeping { birth, seq: Some(seq) }) = self.keeping else { return };
         let Store::Engine(store) = &mut env.store else { return };
         if store.reached(Durability::Sync) >= seq {
-            // What the store lost was promised under an earlier birth, or nothing was lost.
+            // The lost promises were of an earlier birth, or nothing was lost.
             store.forget_lost_groups();
             self.keeping = None;
             env.birth = Some(birth);

@@ -2,7 +2,8 @@
 //!
 //! 1. If this store leads and is ready, the request is served here.
 //! 2. If another one leads, its node is asked. A node without a voter of the group asks the voters in turn.
-//! 3. Without a leader that reaches a majority the request waits until there is one, for [`LEADER_WAIT_MAX`] or until its deadline.
+//! 3. Without a leader that reaches a majority the request waits until there is one, for [`LEADER_WAIT_MAX`] or until
+//!    its deadline.
 //!
 //! A request of another node that came to a store which does not lead goes back with the leader's name.
 //!

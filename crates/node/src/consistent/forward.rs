@@ -1,8 +1,8 @@
 //! Requests that the leader of another node executes, and those of other nodes that come here.
 //!
-//! A write has a number of its origin, and the leader's shard drops copies ([`strong::forward`]). It is sent once: if its
-//! link breaks, it may have been executed, and ends as *timeout*. It is sent again only if the other node says that it
-//! has done nothing, or if the message did not leave. A read may be sent as often as one likes.
+//! A write has a number of its origin, and the leader's shard drops copies ([`strong::forward`]). It is sent once: if
+//! its link breaks, it may have been executed, and ends as *timeout*. It is sent again only if the other node says that
+//! it has done nothing, or if the message did not leave. A read may be sent as often as one likes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -88,8 +88,8 @@ impl HeldGroup {
         }
     }
 
-    /// The bytes of its state as the store keeps them: the length of the group's state (u16), the group's state, and the
-    /// record of a catch-up if there is one.
+    /// The bytes of its state as the store keeps them: the length of the group's state (u16), the group's state, and
+    /// the record of a catch-up if there is one.
     pub fn stored_state(&self, state: &GroupState) -> Bytes {
         put_state(state, self.checkpoint.as_ref())
     }

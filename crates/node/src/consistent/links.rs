@@ -90,7 +90,7 @@ impl ConsistentGroups {
             let key = GroupKey { n_val: id.n_val, prefix: id.prefix };
             let Some(voter) = voter_of(env, to, id.prefix) else { continue };
             let is_up = self.reaches(env, key, voter);
-            // The library sends again what it takes for lost.
+            // The library sends lost messages again.
             for is_up in [false, is_up] {
                 self.todo.push_back(Todo::Step(key, Input::Reachable { voter, is_up }));
             }

@@ -48,8 +48,8 @@ pub struct GroupReport {
     pub commit: u64,
     /// The index of the last entry of this store's log.
     pub last: u64,
-    /// Whether the group is at rest. At a leader: all reachable voters have all entries, and know it. At another voter: it
-    /// has applied all of its log.
+    /// Whether the group is at rest. At a leader: all reachable voters have all entries, and know it. At another voter:
+    /// it has applied all of its log.
     pub is_settled: bool,
     /// Whether entries of this store are damaged or missing: it neither votes nor acknowledges until it has them again.
     pub is_suspect: bool,

@@ -67,7 +67,7 @@ pub enum Question {
     Trees(TreesPage, Bytes),
     /// The state of the compaction of the node's stores, or its begin.
     Compact(CompactPage),
-    /// What is the state of the groups of consistent bucket types?
+    /// The state of the groups of consistent bucket types.
     Strong,
     /// How is the node's purge, or may one be begun?
     Purge(PurgePage),

@@ -129,8 +129,8 @@ impl Node {
         }
     }
 
-    /// A request on a key of a consistent type, whose group is this node alone. Groups of keys of some names answer what
-    /// these say.
+    /// A request on a key of a consistent type, whose group is this node alone. Groups of keys of some names answer
+    /// what these say.
     fn ask_group(&mut self, mut request: Request) -> Result<Response, Error> {
         if let Request::Put(put) = &mut request {
             put.invent_key(&mut self.rng);

@@ -64,7 +64,7 @@ impl Admissions {
     /// Takes a newcomer.
     pub(super) fn ask(&mut self, newcomer: Newcomer, answer: oneshot::Sender<Admitted>, now: Monotonic) {
         if self.waiting.len() >= WAITING_MAX {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             answer.send(Err("too many nodes want to join at once".to_owned())).ok();
             return;
         }
@@ -121,7 +121,7 @@ impl Admissions {
                 (it.token, it.again_at) = (None, now + AGAIN_AFTER);
             }
             Err(Failed::Rejected(rejected)) => {
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 self.waiting.swap_remove(at).answer.send(Err(rejected.to_string())).ok();
             }
         }

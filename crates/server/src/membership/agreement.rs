@@ -5,7 +5,7 @@
 //! 2. From then on each change of the foundings or of the registered processes is put down for all shards
 //!    ([`Mail::Agreement`]).
 //!
-//! Left out: what a shard does with it (`node::consistent`).
+//! Left out: its use by a shard (`node::consistent`).
 
 use super::births::is_last_start;
 use crate::mailbox::{Mail, Mailboxes};
@@ -16,7 +16,7 @@ use ring::NodeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a node's shards were told last.
+/// The agreement that shards were told last.
 #[derive(Default)]
 pub(super) struct AgreementPublisher {
     is_confirmed: bool,

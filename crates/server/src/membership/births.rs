@@ -23,7 +23,7 @@ use std::time::Duration;
 /// How long a registration may take before it is proposed once more: some round trips, or an election.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What the stores are to do, and the log.
+/// Steps of the stores and of the log.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct BirthSteps {
     /// Shards and the births that their stores are to keep.
@@ -34,7 +34,7 @@ pub(super) struct BirthSteps {
 
 /// The births of a node's stores.
 pub(super) struct Births {
-    /// What the open of each shard's store found; empty for a node without births.
+    /// The findings of each store's open; empty for a node without births.
     found: Vec<FoundBirth>,
     /// Bits of a prefix by which the node finds a shard.
     ring_bits: u8,
@@ -65,7 +65,7 @@ impl Births {
         self.decided.clear();
     }
 
-    /// What is to be done now.
+    /// The next step.
     pub(super) fn advance(
         &mut self,
         state: &State,
@@ -199,7 +199,7 @@ mod tests {
         Some(registration.stores.births.iter().map(|it| it.number()).collect())
     }
 
-    /// Shards keep what they are given.
+    /// Shards keep their new births.
     fn keep(board: &Board, given: &[(ShardId, Birth)]) {
         given.iter().for_each(|&(shard, birth)| board.birth_kept(shard, birth));
     }

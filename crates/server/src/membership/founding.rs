@@ -2,7 +2,7 @@
 //!
 //! 1. While no store is registered, all members are checked: each is reached and speaks the version of the protocol
 //!    that has consistent types. Then [`Command::PrepareStores`] is proposed.
-//! 2. Owners register their stores. Whoever has not by the deadline is named.
+//! 2. Owners register their stores. Owners that are late at the deadline are named.
 //! 3. [`Command::FoundGroups`] is proposed. When this node's state has the founding, the caller is told.
 //!
 //! Invariants: each caller is answered once, at its deadline at the latest; a founding that is there is no change.
@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 /// between. Half of what the command line waits for an answer.
 pub(super) const FOUNDING_MAX: Duration = Duration::from_secs(30);
 
-/// When to propose again what was not decided on, and to look again for members that were not ready.
+/// When to propose again, and to look again for members that were not ready.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// How long members may take to be reached before they are named: a node that has just started has no links yet.
@@ -75,7 +75,7 @@ impl Foundings {
     /// Takes a caller, who wants groups of so many voters.
     pub(super) fn ask(&mut self, n_val: u32, answer: oneshot::Sender<Answered>, now: Monotonic) {
         if self.waiting.len() >= WAITING_MAX {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             answer.send(Answered::wrong(503, "too many bucket types are activated at once")).ok();
             return;
         }
@@ -91,7 +91,7 @@ impl Foundings {
         self.waiting.iter().map(timer).min()
     }
 
-    /// Answers those whose groups are founded or cannot be, and says what is to be proposed for others.
+    /// Answers callers whose groups are founded or cannot be, and returns the proposals for others.
     pub(super) fn advance(
         &mut self,
         membership: &Membership,
@@ -142,7 +142,7 @@ impl Foundings {
                 (it.failed, it.again_at) = (Some(failed.to_string()), now + AGAIN_AFTER);
             }
             Err(Failed::Rejected(rejected)) => {
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 self.waiting.swap_remove(at).answer.send(Answered::wrong(409, rejected)).ok();
             }
         }

@@ -13,8 +13,8 @@
 //! * `entry.rs`: the way of a node to its standing. `standing.rs`: the standing. `alone.rs`: the log of a node without
 //!   one.
 //! * `admission.rs`: newcomers at the door.
-//! * `births.rs`: the births of this node's stores. `agreement.rs`: what shards know of consistent groups.
-//!   `founding.rs`: what the activation of a consistent bucket type needs. `strong.rs`: all of that for operators.
+//! * `births.rs`: the births of this node's stores. `agreement.rs`: the agreement that shards get.
+//!   `founding.rs`: the activation of a consistent bucket type. `strong.rs`: all of that for operators.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
 //!   `n_vals.rs`: what they are made for.
 //! * `reach.rs`: whether a majority is reached. * `watch.rs`: what does not go on, for the log. `files.rs`: what is on
@@ -370,7 +370,7 @@ impl Part {
         Ok(part)
     }
 
-    /// Takes note of what the open of each shard's store found; nothing for a node without births. The nodes find a
+    /// Notes the findings of each store's open; none for a node without births. The nodes find a
     /// shard by so many bits of a prefix.
     pub fn set_births(&mut self, found: Vec<FoundBirth>, ring_bits: u8) {
         self.births = Births::new(found, ring_bits, Box::new(OsRng::new()));
@@ -444,11 +444,11 @@ impl Part {
                 Ok(Event::Newcomer { newcomer, answer }) => {
                     self.admissions.ask(newcomer, answer, self.clock.now());
                 }
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 Ok(Event::Groups { answer }) => drop(answer.send(strong::show(&self.membership))),
                 Ok(Event::Found { answer, .. }) if self.files.is_none() => {
                     let why = "this node does not keep its metadata log: see its log for the reason";
-                    // Whoever asked may have gone.
+                    // The caller may have gone.
                     answer.send(Answered::wrong(409, why)).ok();
                 }
                 Ok(Event::Found { n_val, answer }) => self.foundings.ask(n_val, answer, self.clock.now()),

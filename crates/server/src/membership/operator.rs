@@ -102,7 +102,7 @@ impl Operators {
     ) -> Option<Input> {
         if page == ClusterPage::Recover {
             let (answered, input) = recover(membership, body);
-            // Whoever asked may have gone.
+            // The caller may have gone.
             answer.send(answered).ok();
             return input;
         }
@@ -131,7 +131,7 @@ impl Operators {
                 Some(Input::Propose { token: self.last, command })
             }
             Err(answered) => {
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 answer.send(answered).ok();
                 None
             }

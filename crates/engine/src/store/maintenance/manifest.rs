@@ -240,7 +240,7 @@ impl Store {
     }
 }
 
-/// Says what the oldest entry of a group's log is that tables do not have.
+/// Names the oldest entry of a group's log that tables do not have.
 pub(in crate::store) fn set_oldest(state: &mut ManifestState, oldest: Option<(JournalPosition, Jsn)>) {
     if oldest.is_some() || state.groups.is_some() {
         state.groups.get_or_insert_default().oldest = oldest;

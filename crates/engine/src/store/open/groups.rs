@@ -1,6 +1,6 @@
-//! What a start finds of consistent groups ([`crate::proposals`]).
+//! The consistent groups that a start finds ([`crate::proposals`]).
 //!
-//! 1. What the tables have of each group, as of the place from which all is replayed.
+//! 1. The tables' state of each group, as of the place from which all is replayed.
 //! 2. Entries before that place, from the oldest on that tables do not have: they are stashed, and nothing else there
 //!    counts but what removes entries.
 //! 3. With the replay: entries are stashed, and applied where a commit mark says so.
@@ -29,7 +29,7 @@ use std::sync::Arc;
 const UNTOLD: Error = Error::Refused("a store with consistent groups, by a program that is told of none");
 
 impl Recovery<'_> {
-    /// 1. and 2. What there is of groups before the replay begins.
+    /// 1. and 2. The groups before the replay begins.
     pub(super) fn find_groups(&mut self, state: &ManifestState) -> Result<(), Error> {
         let Some(known) = &state.groups else { return Ok(()) };
         if self.groups.state_tag.is_none() {
@@ -119,7 +119,7 @@ impl Recovery<'_> {
         let tables: Vec<_> = self.version.tables().map(|(_, table)| Arc::clone(table)).collect();
         for table in tables {
             match states_in(self.disk, TableIter::new(table), tag, &mut newest) {
-                // Whatever uses the block will tell of it.
+                // The next use of the block will report it.
                 Err(Error::Damaged(_) | Error::Malformed(_)) => self.groups.may_be_lost = true,
                 other => other?,
             }
@@ -143,7 +143,7 @@ impl Recovery<'_> {
         self.groups.state_tag.and_then(|tag| group_of(tag, key))
     }
 
-    /// Stashes an entry, and tells of what it is a record.
+    /// Stashes an entry, and returns the kind of its record.
     fn stash(&mut self, scanned: &ScannedRecord) -> Result<Location, Error> {
         let record = scanned.record();
         let Some((head, own_head)) = ProposedHead::split(record.head) else {
@@ -211,7 +211,8 @@ impl Recovery<'_> {
         }
     }
 
-    /// A group's state in what is replayed. It speaks of what was applied then; if marks before it are lost, less is now.
+    /// A group's state in what is replayed. It speaks of what was applied then; if marks before it are lost, less is
+    /// now.
     pub(super) fn apply_state(&mut self, group: GroupNumber, record: &Record<'_>) -> Result<(), Error> {
         self.use_groups()?;
         let Some(head) = StateHead::decode(record.head) else {
@@ -292,7 +293,7 @@ fn states_in(
     Ok(())
 }
 
-/// What an entry's record has, as it was given. A copy: a share would keep a window of the file.
+/// The contents of an entry's record, as they were given. A copy: a share would keep a window of the file.
 fn contents_of(
     scanned: &ScannedRecord,
     record: &Record<'_>,

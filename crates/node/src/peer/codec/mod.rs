@@ -147,8 +147,8 @@ const VERSION_TREES: u16 = 6;
 /// The first version in which folds are asked for.
 const VERSION_FOLDS: u16 = 7;
 
-/// The first version that knows consistent types, their groups and errors: an older program would take such a type for one
-/// of replicas.
+/// The first version that knows consistent types, their groups and errors: an older program would take such a type for
+/// one of replicas.
 pub(crate) const VERSION_GROUPS: u16 = 9;
 
 /// The first version in which it is said that a backend cannot do something.
