@@ -8,7 +8,7 @@
 //! process that ends before leaves tombstones, which the next reaping removes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::Monotonic;
@@ -52,10 +52,7 @@ pub(super) struct Wanted {
     seq: Seq,
 }
 
-/// The values of a part that are looked up.
-#[derive(Clone)]
-pub(super) struct Gathering(Arc<Mutex<Part>>);
-
+/// A part whose values are looked up.
 struct Part {
     key: GroupKey,
     voter: VoterId,
@@ -82,6 +79,10 @@ pub(super) struct Transfers {
     senders: BTreeSet<(GroupKey, VoterId)>,
     /// Parts that wait for their page.
     wanted: Vec<Wanted>,
+    /// Parts whose values are looked up, by number.
+    parts: BTreeMap<u64, Part>,
+    /// The number of the last one.
+    last_part: u64,
     /// Leaders with tombstones.
     reapers: BTreeSet<(Monotonic, GroupKey)>,
 }
@@ -347,7 +348,7 @@ impl ConsistentGroups {
                     self.look_for_tombstones(env, next, end, through, types);
                 }
             }
-            // What is left is removed by the next reaping.
+            // The next reaping removes the rest.
             (Some(Scan::Reap { .. }) | None, _) => {}
         }
         self.run(env);
@@ -355,7 +356,7 @@ impl ConsistentGroups {
 
     /// Looks the values of a part's keys up.
     fn gather(&mut self, env: &mut Env, wanted: Wanted, page: &ScanPage) {
-        let part = Part {
+        let mut part = Part {
             key: wanted.key,
             voter: wanted.voter,
             applied: wanted.applied,
@@ -364,22 +365,22 @@ impl ConsistentGroups {
             missing: 0,
             is_damaged: false,
         };
-        let gathering = Gathering(Arc::new(Mutex::new(part)));
-        let mut missing = 0;
+        self.transfers.last_part += 1;
+        let number = self.transfers.last_part;
         for (key, _) in page.items.iter() {
             let key = Bytes::copy_from_slice(key);
             match env.store.lookup(&key, Want::Value) {
-                Lookup::Done(found) => gathering.part().add(key, found),
+                Lookup::Done(found) => part.add(key, found),
                 Lookup::NeedsIo(id) => {
-                    missing += 1;
-                    let gathering = gathering.clone();
-                    self.served.wait_for(id, WaitingLookup::Part { gathering, key });
+                    part.missing += 1;
+                    self.served.wait_for(id, WaitingLookup::Part { part: number, key });
                 }
             }
         }
-        gathering.part().missing = missing;
-        if missing == 0 {
-            self.on_gathered(env, &gathering);
+        if part.missing == 0 {
+            self.on_gathered(env, part);
+        } else {
+            self.transfers.parts.insert(number, part);
         }
     }
 
@@ -387,29 +388,27 @@ impl ConsistentGroups {
     pub(super) fn on_part_found(
         &mut self,
         env: &mut Env,
-        gathering: Gathering,
+        number: u64,
         key: Bytes,
         found: Result<Option<Found>, engine::Error>,
     ) {
-        let missing = {
-            let mut part = gathering.part();
-            part.add(key, found);
-            part.missing -= 1;
-            part.missing
-        };
-        if missing == 0 {
-            self.on_gathered(env, &gathering);
+        let Some(part) = self.transfers.parts.get_mut(&number) else { return };
+        part.add(key, found);
+        part.missing -= 1;
+        if part.missing == 0
+            && let Some(part) = self.transfers.parts.remove(&number)
+        {
+            self.on_gathered(env, part);
         }
     }
 
     /// Gives a part to its sending end.
-    fn on_gathered(&mut self, env: &mut Env, gathering: &Gathering) {
-        let part = &mut *gathering.part();
+    fn on_gathered(&mut self, env: &mut Env, part: Part) {
         let (key, voter, applied) = (part.key, part.voter, part.applied);
         if part.is_damaged {
             return self.break_catch_up(key, voter);
         }
-        let mut items: Vec<Item> = std::mem::take(&mut part.items).into_values().collect();
+        let mut items: Vec<Item> = part.items.into_values().collect();
         let mut bytes = 0;
         let fits = items.iter().take_while(|item| {
             bytes += item.key.len() + item.object.as_ref().map_or(0, Bytes::len);
@@ -470,12 +469,6 @@ impl ConsistentGroups {
             }
             Lookup::NeedsIo(id) => self.served.ignore(id),
         }
-    }
-}
-
-impl Gathering {
-    fn part(&self) -> std::sync::MutexGuard<'_, Part> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -18,7 +18,6 @@ use object::key;
 use strong::group::{Answer, Cause, Input, Proposal, Write};
 
 use super::ConsistentGroups;
-use super::catch_up::Gathering;
 use super::dispatch::Pending;
 use super::group::GroupKey;
 use crate::shard::env::Env;
@@ -40,7 +39,7 @@ pub(super) enum WaitingLookup {
     /// Of a key whose entry is to be applied.
     Apply { group: GroupKey, key: Bytes },
     /// Of a key of a catch-up's part.
-    Part { gathering: Gathering, key: Bytes },
+    Part { part: u64, key: Bytes },
     /// Of a tombstone that is to be reaped.
     Reap { key: Bytes, through: u64 },
     /// Of nothing any more.
@@ -213,7 +212,7 @@ impl ConsistentGroups {
                 let head = found.ok().flatten().map(|found| found.head);
                 self.on_known(env, group, key, head.as_ref());
             }
-            WaitingLookup::Part { gathering, key } => self.on_part_found(env, gathering, key, found),
+            WaitingLookup::Part { part, key } => self.on_part_found(env, part, key, found),
             WaitingLookup::Reap { key, through } => self.reap_key(env, key, through, true),
             WaitingLookup::Nobody => {}
         }
