@@ -1,11 +1,14 @@
 """Cuts between three nodes under load; what was acknowledged is there afterwards, and how the clients fared.
 
-    run BINARY [--seconds N] [--only SHAPE] [--seed N]
+    run BINARY [--seconds N] [--only SHAPE] [--seed N] [--consistent]
 
 For each shape of cut: a load on all nodes, first without a cut, then with it, then healed until all nodes reach each
 other again. Then the load ends, and every key and set is read through every node. A shape fails if something that
 was acknowledged is not there, something deleted is, a request outlived its deadline, or the nodes do not find each
 other again.
+
+With `--consistent` the load is of clients that contend for few keys of a consistent bucket type. Then a shape fails if
+there is no one order of all requests, as `annulet bench check` finds.
 """
 
 import argparse
@@ -24,8 +27,10 @@ import shim  # noqa: E402, F401  (before anything that imports the client)
 
 from case import connect  # noqa: E402
 from cluster import NODES, Cluster  # noqa: E402
+from history import History  # noqa: E402
 from load import Load  # noqa: E402
 from namespaces import namespaces  # noqa: E402
+from test_consistent import activate  # noqa: E402
 
 WRITERS_PER_NODE = 2
 # Between two requests of a writer: what is written is also read three times in the end.
@@ -35,6 +40,8 @@ HEALTHY_SECONDS = 1
 # After all reach each other: for those who have waited for a deadline.
 AFTERWARDS_SECONDS = 1
 PATIENCE_SECONDS = 60
+# Acknowledged before a cut and after its heal, of a consistent bucket type.
+REQUESTS_AROUND = 200
 POLL_SECONDS = 0.05
 
 FLAP_SECONDS = (1, 5)
@@ -192,6 +199,50 @@ class Run:
         sys.stdout.flush()
 
 
+class ConsistentRun(Run):
+    """One shape, under clients of a consistent bucket type."""
+
+    TYPE = "consistent"
+
+    def run(self):
+        history = History(self.TYPE, self.shape.name.replace(" ", "-"), list(self.cluster), WRITERS_PER_NODE)
+        try:
+            history.wait(REQUESTS_AROUND)
+            cut, healed = (int((at - history.begin / 1e9) * 1e9) for at in self.play())
+            recovered = self.whole_after(time.monotonic())
+            history.wait(REQUESTS_AROUND)
+        finally:
+            history.stop()
+        self.cluster.check()
+        with tempfile.TemporaryDirectory(prefix="annulet-netns-") as folder:
+            text, is_linearizable = history.check(self.cluster.nodes[0].binary, folder)
+        if not is_linearizable:
+            self.problems.append(text)
+        self.report_sides(history, cut, healed, recovered)
+        return not self.problems
+
+    def report_sides(self, history, cut, healed, recovered):
+        print(f"{self.shape.name}: {sum(len(contender.lines) for contender in history.contenders)} requests")
+        for side, in_minority in (("with the majority", False), ("cut off", True)):
+            lines = [
+                line
+                for number, contender in enumerate(history.contenders)
+                if (number // WRITERS_PER_NODE in self.shape.minority) == in_minority
+                for line in contender.lines
+                if line["return"] >= cut and line["call"] < healed
+            ]
+            if lines:
+                results = [line["result"] for line in lines]
+                counts = ", ".join(f"{results.count(result)} {result}" for result in sorted(set(results)))
+                longest = max(line["return"] - line["call"] for line in lines) / 1e9
+                print(f"  {side:18} {counts}; longest {longest:.1f} s")
+        marked = "" if recovered <= RECOVERY_WANTED_SECONDS else f"   WANTED {RECOVERY_WANTED_SECONDS} s"
+        print(f"  {'after the heal':18} all reach each other in {recovered:.1f} s{marked}")
+        for problem in self.problems:
+            print(f"  FAILED: {problem}")
+        sys.stdout.flush()
+
+
 def summary(attempts):
     errors = {}
     for attempt in attempts:
@@ -212,6 +263,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=60, help="of all cuts together")
     parser.add_argument("--only", help="the shape of this name")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the flapping")
+    parser.add_argument("--consistent", action="store_true", help="clients of a consistent bucket type")
     args = parser.parse_args()
     print(f"seed {args.seed}")
     # What is cleaned up after an error is also cleaned up then.
@@ -224,8 +276,11 @@ def main():
         try:
             cluster.start()
             cluster.until_whole()
+            if args.consistent:
+                activate(cluster[0], ConsistentRun.TYPE)
+            kind = ConsistentRun if args.consistent else Run
             for shape in chosen:
-                failed += not Run(shape, spaces, cluster, args.seconds / len(chosen), rng).run()
+                failed += not kind(shape, spaces, cluster, args.seconds / len(chosen), rng).run()
             ended_badly = [node.name for node in cluster if not node.is_running() or node.stop() != 0]
         finally:
             cluster.kill()
