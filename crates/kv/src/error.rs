@@ -23,6 +23,18 @@ pub enum Error {
         /// What there was.
         got: u32,
     },
+    /// As [`Error::Unsatisfied`], where replicas failed for want of room on their disks.
+    #[error("{need} is not met: {want} wanted, {got} got; {full} without room on the disk")]
+    NoRoom {
+        /// Which requirement.
+        need: Need,
+        /// What it asks for.
+        want: u32,
+        /// What there was.
+        got: u32,
+        /// How many nodes had no room.
+        full: u32,
+    },
     /// Fewer vnodes can be reached than must reply.
     #[error("{have} vnodes can be reached, {need} are needed")]
     InsufficientVnodes {

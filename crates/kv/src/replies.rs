@@ -129,18 +129,24 @@ impl<T> Replies<T> {
     }
 
     /// What the client is told when too few replies came: why the only replica failed, or that somebody was
-    /// overloaded, so that it tries again; otherwise the need.
+    /// overloaded, so that it tries again; otherwise the need, and whether disks are full.
     fn cause(&self, unmet: Error) -> Error {
-        let mut failures = self.iter().filter_map(|replica| match &replica.state {
-            State::Failed(error) => Some(error),
-            State::Waiting | State::Ok(_) => None,
-        });
-        match (self.others.is_empty(), failures.next()) {
-            (true, Some(error)) => error.clone(),
-            (_, first) if first.into_iter().chain(failures).any(|error| *error == Error::Overload) => {
-                Error::Overload
-            }
-            _ => unmet,
+        let failures = || {
+            self.iter().filter_map(|replica| match &replica.state {
+                State::Failed(error) => Some(error),
+                State::Waiting | State::Ok(_) => None,
+            })
+        };
+        if let (true, Some(error)) = (self.others.is_empty(), failures().next()) {
+            return error.clone();
+        }
+        if failures().any(|error| *error == Error::Overload) {
+            return Error::Overload;
+        }
+        let full = failures().filter(|error| matches!(error, Error::Exhausted(_))).count() as u32;
+        match unmet {
+            Error::Unsatisfied { need, want, got } if full > 0 => Error::NoRoom { need, want, got, full },
+            unmet => unmet,
         }
     }
 }

@@ -66,6 +66,15 @@ impl From<&Error> for Fault {
             Error::Unsatisfied { need, want, got } => {
                 Fault::new(503, format!("{}-value unsatisfied: {got}/{want}", need_name(*need)))
             }
+            // Clients that compare Riak's text find it in the first line.
+            Error::NoRoom { need, want, got, full } => Fault::new(
+                503,
+                format!(
+                    "{}-value unsatisfied: {got}/{want}\nno room on the disk of {full} of the nodes: /health/ready of \
+                     each tells",
+                    need_name(*need)
+                ),
+            ),
             Error::InsufficientVnodes { have, need } => {
                 Fault::new(503, errors::insufficient_vnodes(*have, *need))
             }

@@ -187,7 +187,9 @@ fn quorum(quorum: Quorum) -> Option<u32> {
 pub(super) fn error_text(error: &Error, asked: Asked) -> String {
     match error {
         Error::NValViolation(n) => errors::n_val_violation(*n),
-        Error::Unsatisfied { need, want, got } => errors::unsatisfied(quorum_name(*need), *want, *got),
+        Error::Unsatisfied { need, want, got } | Error::NoRoom { need, want, got, .. } => {
+            errors::unsatisfied(quorum_name(*need), *want, *got)
+        }
         Error::InsufficientVnodes { have, need } => errors::insufficient_vnodes(*have, *need),
         Error::MatchFound => errors::MATCH_FOUND.into(),
         Error::Modified => errors::MODIFIED.into(),

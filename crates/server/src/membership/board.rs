@@ -88,7 +88,8 @@ impl Board {
         Birth::of(self.of(shard).forgot.load(Ordering::Acquire))
     }
 
-    /// Notes what can be seen of a shard now and then. Whether it reaches others than before.
+    /// Notes what can be seen of a shard now and then. Whether it reaches others than before, or began or ceased to
+    /// refuse writes.
     pub fn look(&self, id: ShardId, shard: &Shard) -> bool {
         let place = self.of(id);
         place.has_given_all.store(shard.status().has_given_all(), Ordering::Release);
@@ -97,11 +98,13 @@ impl Board {
         if shard.status().is_changing() {
             *place.n_vals.lock().unwrap_or_else(PoisonError::into_inner) = shard.status().n_vals();
         }
-        *place.refused_writes.lock().unwrap_or_else(PoisonError::into_inner) =
-            shard.status().refuses_writes().map(|cause| cause.to_string());
+        let refuses = shard.status().refuses_writes().map(|cause| cause.to_string());
+        let mut refused = place.refused_writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_other = std::mem::replace(&mut *refused, refuses.clone()).is_some() != refuses.is_some();
+        drop(refused);
         let reached = Some(shard.status().reached());
         let mut before = place.reached.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *before, reached.clone()) != reached
+        std::mem::replace(&mut *before, reached.clone()) != reached || is_other
     }
 
     /// Other nodes that every shard reaches; `None` until all shards were looked at.

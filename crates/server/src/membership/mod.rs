@@ -17,7 +17,7 @@
 //!   `founding.rs`: the activation of a consistent bucket type. `strong.rs`: all of that for operators.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
 //!   `n_vals.rs`: what they are made for.
-//! * `reach.rs`: whether a majority is reached. * `watch.rs`: what does not go on, for the log. `files.rs`: what is on
+//! * `reach.rs`: whether a majority is reached. `refusals.rs`: stores that take no writes, for the log. * `watch.rs`: what does not go on, for the log. `files.rs`: what is on
 //!   the disk. * `operator.rs`: operators' questions and their answers.
 
 mod admission;
@@ -34,6 +34,7 @@ mod n_vals;
 mod operator;
 mod publisher;
 mod reach;
+mod refusals;
 mod standing;
 mod strong;
 #[cfg(test)]
@@ -75,6 +76,7 @@ use os::{OsClock, OsRng};
 use publisher::Publisher;
 use reach::{MajorityLog, Said};
 use ring::{Birth, NodeId, RingVersion};
+use refusals::{RefusalLog, WritesSaid};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -309,6 +311,7 @@ pub struct Part {
     clock: OsClock,
 }
 
+    refusals: RefusalLog,
 impl Part {
     /// Opens the files, and remembers the standing. `life` is this process; `handle` reaches its thread to be.
     ///
@@ -367,6 +370,7 @@ impl Part {
         if is_new && !is_alone {
             part.remember(now)?;
         }
+            refusals: RefusalLog::default(),
         Ok(part)
     }
 
@@ -537,7 +541,7 @@ impl Part {
         proposed.map(|command| Input::Propose { token: UNHEARD, command })
     }
 
-    /// Counts who is reached, and logs a majority that is lost or regained.
+    /// Counts who is reached, and logs a majority that is lost or regained, and writes that are refused or taken again.
     fn count_reached(&mut self, now: Monotonic) {
         if now < self.count_at && self.majority.next_timer().is_none_or(|at| now < at) {
             return;
@@ -558,6 +562,11 @@ impl Part {
             self.agreement.publish(state, self.membership.log().identity(), mailboxes);
         }
         let state = self.membership.state().unwrap_or(&self.standing.state);
+        match self.refusals.look(&self.operators.board().refused_writes(), now) {
+            Some(WritesSaid::Refused(why)) => tracing::warn!("the store takes no writes: {why}"),
+            Some(WritesSaid::Taken) => tracing::info!("the store takes writes again"),
+            None => {}
+        }
         if self.publisher.publish(state, mailboxes) { Ok(()) } else { Err(self.removed()) }
     }
 

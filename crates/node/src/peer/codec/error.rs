@@ -46,6 +46,7 @@ variants!(Error, "no such error" {
     32 Failed,
     33 Unavailable,
     34 NotInConsistentTypes { 0: what },
+    35 NoRoom { need: need, want: want, got: got, full: full },
 });
 
 variants!(TypeStatus, "no such status" {
@@ -91,6 +92,14 @@ impl Field for IndexErrors {
 /// Whether it is an error of consistent types alone.
 pub(super) fn is_of_consistent(error: &Error) -> bool {
     matches!(error, Error::Failed | Error::Unavailable | Error::NotInConsistentTypes(_))
+}
+
+/// The error of a program that does not tell of full disks; `None` if that is this one.
+pub(super) fn without_room(error: &Error) -> Option<Error> {
+    match *error {
+        Error::NoRoom { need, want, got, .. } => Some(Error::Unsatisfied { need, want, got }),
+        _ => None,
+    }
 }
 
 /// What an error of this program can be about, beside bucket properties.

@@ -151,6 +151,9 @@ const VERSION_FOLDS: u16 = 7;
 /// one of replicas.
 pub(crate) const VERSION_GROUPS: u16 = 9;
 
+/// The first version in which a quorum that is not met names disks without room.
+const VERSION_ROOM: u16 = 9;
+
 /// The first version in which it is said that a backend cannot do something.
 const VERSION_BACKENDS: u16 = 7;
 
@@ -323,7 +326,13 @@ impl PeerMessage {
                 Ok(replica::value_of_answer(result))
             }
             PeerMessage::Forward { id: _, ttl_ms: _, request } => request::put_request(request, out),
-            PeerMessage::Forwarded { id: _, result } => request::put_result(result, out),
+            PeerMessage::Forwarded { id: _, result } => {
+                let older = result.as_ref().as_ref().err().filter(|_| version < VERSION_ROOM);
+                match older.and_then(error::without_room) {
+                    Some(error) => request::put_result(&Err(error), out).map(|_| None),
+                    None => request::put_result(result, out),
+                }
+            }
             PeerMessage::AskLeader { id: _, ttl_ms: _, life, number, request } => {
                 life.put(out);
                 number.map(|(Endpoint { life, shard }, number)| (life, (shard, number))).put(out);

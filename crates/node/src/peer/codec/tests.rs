@@ -538,6 +538,7 @@ fn errors_survive() {
         Error::NotInConsistentTypes("index terms".into()),
     ];
     errors.extend(needs.map(|need| Error::Unsatisfied { need, want: 3, got: 1 }));
+    errors.extend(needs.map(|need| Error::NoRoom { need, want: 3, got: 1, full: 2 }));
     errors.extend(names.map(Error::EmptyName));
     errors.extend(NAMES.map(|what| Error::TooLarge { what, len: usize::MAX, limit: 0 }));
     errors.extend(Prop::NAMES.iter().map(|name| {
@@ -649,6 +650,17 @@ fn what_makes_no_sense_is_refused() {
             assert_ne!(cut, Ok(message.clone()));
         }
     }
+}
+
+#[test]
+fn an_older_program_is_not_told_of_full_disks() {
+    let need = kv::need::Need::W;
+    let no_room = forwarded(Err(Error::NoRoom { need, want: 2, got: 0, full: 3 }));
+    assert_eq!(back(&no_room), no_room);
+    let mut out = BytesMut::new();
+    no_room.encode(8, &mut out).unwrap();
+    let unmet = Error::Unsatisfied { need, want: 2, got: 0 };
+    assert_eq!(PeerMessage::decode(frame(out)).unwrap(), forwarded(Err(unmet)));
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub(super) fn judge(error: &Error, causes: Causes, is_conditional: bool) -> Verd
     let excused = match error {
         Error::MatchFound | Error::Modified | Error::NotFoundCondition => is_conditional,
         Error::Timeout | Error::Overload | Error::TooManySiblings { .. } => true,
-        Error::Unsatisfied { .. } | Error::InsufficientVnodes { .. } => true,
+        Error::Unsatisfied { .. } | Error::NoRoom { .. } | Error::InsufficientVnodes { .. } => true,
         Error::Unreachable | Error::NotCovered => true,
         Error::Exhausted(_) => causes.disk_failed,
         Error::Fenced(_) | Error::Store(_) => causes.disk_failed || causes.rotten || causes.closing,
