@@ -243,3 +243,23 @@ fn a_node_with_data_or_of_another_authority_does_not_get_in() {
     assert_ne!(agreed(&foreign)["cluster"], agreed(&first)["cluster"]);
     [first, foreign].into_iter().for_each(Server::stop);
 }
+
+#[test]
+fn a_founder_whose_folder_was_emptied_does_not_go_on_with_a_second_cluster() {
+    let cluster = Cluster::new();
+    let first = cluster.found();
+    let second = cluster.join(2);
+    until_all_agree(&[&first, &second]);
+    let (is_done, text) = cluster.admin(&first, &["cluster", "commit", "--wait"]);
+    assert!(is_done, "{text}");
+    first.stop();
+    std::fs::remove_dir_all(cluster.dir.path().join("n1")).unwrap();
+    // It serves until the other one connects to it: also when it is started again by a supervisor.
+    for _ in 0..2 {
+        let list = format!("{}={}", name(1), cluster.contact());
+        let text = cluster.refused(1, "n1", &["--cluster", &list, "--ring-size", "16"]);
+        assert!(text.contains("n2@127.0.0.1 is of the cluster "), "{text}");
+        assert!(text.contains("has founded another cluster"), "{text}");
+    }
+    assert!(second.http_get("/ping").ends_with("OK"));
+}

@@ -55,6 +55,7 @@ pub use standing::{AsOf, STANDING_BYTES_MAX, Standing};
 use crate::health::Readiness;
 use crate::mailbox::{Mail, Mailboxes};
 use crate::peer::{Peers, Roster};
+use ::membership::ClusterId;
 use ::membership::detector::Detector;
 use ::membership::log::{Identity, Log};
 use ::membership::state::State;
@@ -75,8 +76,8 @@ use operator::Operators;
 use os::{OsClock, OsRng};
 use publisher::Publisher;
 use reach::{MajorityLog, Said};
-use ring::{Birth, NodeId, RingVersion};
 use refusals::{RefusalLog, WritesSaid};
+use ring::{Birth, NodeId, RingVersion};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -116,6 +117,8 @@ enum Event {
     NotMember(AsOf),
     /// A member says that this process runs on a copy of a data folder.
     Copy(CopyRefusal),
+    /// A member of another cluster takes this node for a member of its own.
+    KnownElsewhere { by: String, cluster: ClusterId },
     /// A process of a member was let in for which there was no connection before: those before it have ended.
     Admitted { node: NodeId, life: u64 },
     /// An operator asks for the agreement on consistent groups.
@@ -274,6 +277,11 @@ impl Handle {
         self.events.try_send(Event::Copy(refusal)).ok();
     }
 
+    /// Takes note that a member of another cluster takes this node for a member of its own.
+    pub fn known_elsewhere(&self, by: String, cluster: ClusterId) {
+        self.events.try_send(Event::KnownElsewhere { by, cluster }).ok();
+    }
+
     /// Takes note of the process that speaks for a member from now on.
     pub fn admitted(&self, node: NodeId, life: u64) {
         self.events.try_send(Event::Admitted { node, life }).ok();
@@ -303,6 +311,7 @@ pub struct Part {
     replicas: Replicas,
     watch: Watch,
     majority: MajorityLog,
+    refusals: RefusalLog,
     copies: CopyWatch,
     /// When it is counted again who is reached.
     count_at: Monotonic,
@@ -311,7 +320,6 @@ pub struct Part {
     clock: OsClock,
 }
 
-    refusals: RefusalLog,
 impl Part {
     /// Opens the files, and remembers the standing. `life` is this process; `handle` reaches its thread to be.
     ///
@@ -362,6 +370,7 @@ impl Part {
             replicas,
             watch,
             majority: MajorityLog::new(now),
+            refusals: RefusalLog::default(),
             copies: CopyWatch::default(),
             count_at: now,
             asked,
@@ -370,7 +379,6 @@ impl Part {
         if is_new && !is_alone {
             part.remember(now)?;
         }
-            refusals: RefusalLog::default(),
         Ok(part)
     }
 
@@ -464,6 +472,7 @@ impl Part {
                     return Err(Stop::Copy.to_string().into());
                 }
                 Ok(Event::Copy(_)) => {}
+                Ok(Event::KnownElsewhere { by, cluster }) => self.check_founding(&by, cluster)?,
                 Ok(Event::Admitted { node, life }) => {
                     self.step(Input::Admitted { node, start: life }, None, mailboxes, peers)?;
                 }
@@ -553,6 +562,11 @@ impl Part {
             Some(Said::Regained) => tracing::info!("a majority of the members and voters is reached again"),
             None => {}
         }
+        match self.refusals.look(&self.operators.board().refused_writes(), now) {
+            Some(WritesSaid::Refused(why)) => tracing::warn!("the store takes no writes: {why}"),
+            Some(WritesSaid::Taken) => tracing::info!("the store takes writes again"),
+            None => {}
+        }
         self.operators.board().set_reach(reach);
     }
 
@@ -562,17 +576,27 @@ impl Part {
             self.agreement.publish(state, self.membership.log().identity(), mailboxes);
         }
         let state = self.membership.state().unwrap_or(&self.standing.state);
-        match self.refusals.look(&self.operators.board().refused_writes(), now) {
-            Some(WritesSaid::Refused(why)) => tracing::warn!("the store takes no writes: {why}"),
-            Some(WritesSaid::Taken) => tracing::info!("the store takes writes again"),
-            None => {}
-        }
         if self.publisher.publish(state, mailboxes) { Ok(()) } else { Err(self.removed()) }
     }
 
     /// Why a node ends that is no member any more.
     fn removed(&self) -> End {
         if self.publisher.has_gone() { End::Left } else { End::Lost(Stop::Removed.to_string()) }
+    }
+
+    /// Ends a node that founded a cluster alone though it is a member of another: its folder was emptied. A cluster of
+    /// several has the others to tell which one is right.
+    fn check_founding(&self, by: &str, cluster: ClusterId) -> Result<(), End> {
+        if self.state().members().len() > 1 {
+            return Ok(());
+        }
+        let name = &self.standing.record().member.name;
+        Err(End::Lost(format!(
+            "{by} is of the cluster {cluster}, which has {name} as a member: this data folder has founded another \
+             cluster, {}. If the folder of {name} was emptied, restore it. Else have {name} removed there by `annulet \
+             admin cluster force-remove {name}` and a commit, empty this folder, and start with --join",
+            self.standing.cluster()
+        )))
     }
 
     /// Whether this process ends, since a member says that it runs on a copy.

@@ -3,6 +3,7 @@
 //! The socket is read in large steps and everything that has come is decrypted before anybody looks at it; what
 //! is written is encrypted whole and leaves in as few system calls as the socket's buffer allows.
 
+use super::tls::certificate_name;
 use bytes::BytesMut;
 use rustls::Connection;
 use rustls::pki_types::CertificateDer;
@@ -42,6 +43,12 @@ impl Channel {
     /// The certificate of the other end.
     pub(super) fn certificate(&self) -> Option<&CertificateDer<'static>> {
         self.tls.peer_certificates()?.first()
+    }
+
+    /// Whether the opener of an accepted connection meant this node, by the name in its handshake.
+    pub(super) fn is_meant_for(&self, node: &str) -> bool {
+        let Connection::Server(tls) = &self.tls else { return false };
+        tls.server_name().is_some_and(|name| name == certificate_name(node))
     }
 
     /// Does the handshake. What the other end sent right behind it is appended to `input`.

@@ -9,9 +9,10 @@ use super::{HANDSHAKE_MAX, Peers, prepare};
 use crate::config::check_node_name;
 use crate::membership::{ADMISSION_MAX, Admitted, AsOf, Newcomer};
 use bytes::{Bytes, BytesMut};
+use membership::ClusterId;
 use os::Address;
 use protocol::peer::frame::{self, Header};
-use protocol::peer::{ADMISSION, Greeting, Hello, Join, Reply, common_version, negotiate};
+use protocol::peer::{ADMISSION, Greeting, Hello, Join, Refusal, Reply, common_version, negotiate};
 use ring::NodeId;
 use rustls::Connection;
 use rustls::pki_types::CertificateDer;
@@ -93,19 +94,24 @@ impl Doors {
         Arc::clone(places).try_acquire_owned().ok()
     }
 
-    /// Which node that is, or why it is refused: the answer, and what is said of it here.
+    /// Which node that is, or why it is refused: the answer, and what is said of it here. It may have meant this node,
+    /// or whichever listens here.
     async fn admit(
         &self,
         hello: &Hello,
-        certificate: Option<&CertificateDer<'_>>,
+        (certificate, is_meant): (Option<&CertificateDer<'_>>, bool),
     ) -> Result<(Presence, u16), (Reply, String)> {
         let refused = |text: String| (Reply::Refused { text: text.clone() }, text);
         let from = &hello.from;
         if !certificate.is_some_and(|certificate| super::tls::stands_for(certificate, from)) {
             return Err(refused(format!("the certificate does not name {from:?}")));
         }
-        let version =
-            negotiate(&self.peers.hello, hello).map_err(|refusal| refused(format!("{from:?}: {refusal}")))?;
+        let version = negotiate(&self.peers.hello, hello).map_err(|refusal| {
+            if let (Refusal::Cluster { theirs, .. }, true) = (refusal, is_meant) {
+                self.peers.membership.known_elsewhere(from.clone(), ClusterId(theirs));
+            }
+            refused(format!("{from:?}: {refusal}"))
+        })?;
         let roster = self.peers.roster();
         match roster.named(from) {
             None => {
@@ -261,7 +267,8 @@ async fn greet(tcp: TcpStream, doors: &Doors) -> Result<Visitor, String> {
             None => return Err("closed before it identified itself".to_owned()),
         }
     };
-    let verdict = doors.admit(&hello, channel.certificate()).await;
+    let is_meant = channel.is_meant_for(&doors.peers.hello.from);
+    let verdict = doors.admit(&hello, (channel.certificate(), is_meant)).await;
     let (reply, verdict) = match verdict {
         Ok((presence, version)) => (Reply::Welcome { version }, Ok(presence)),
         Err((reply, reason)) => (reply, Err(reason)),
