@@ -144,6 +144,7 @@ fn shown(shard: ShardId, status: &TreesStatus, with: Option<String>) -> Value {
         "check": status.check.as_ref().map(JournalCheck::show),
         "others": status.others,
         "damaged": status.damaged,
+        "comparing": status.is_comparing,
         "compared_ago_seconds": status.compared.map(|(ago, _)| seconds(ago)),
         "compared_with": with,
         "differed": status.differed,

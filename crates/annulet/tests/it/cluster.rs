@@ -287,6 +287,10 @@ fn a_wiped_disk_is_filled_by_anti_entropy() {
     let partitions = admin(&["aae-rebuild", "--check", "values"])["partitions"].as_u64().unwrap();
     assert_eq!(admin(&["aae-repair", "--partition", "3"])["partitions"], 1);
     until("rebuilds", || count(&servers[2], "trees_made") == made + partitions);
+    let begun = run(cluster.dir.path(), &["admin", "aae-repair", "--node", &servers[2].http]);
+    assert!(String::from_utf8_lossy(&begun.stdout).contains("comparison begun; "), "{begun:?}");
+    let compared = admin(&["aae-repair", "--wait"]);
+    assert_eq!((&compared["differed"], &compared["repaired"]), (&0.into(), &0.into()), "{compared}");
     let trees = admin(&["aae-status"]);
     let trees = trees.as_array().unwrap();
     assert_eq!(trees.len() as u64, partitions);

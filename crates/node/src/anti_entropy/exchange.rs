@@ -173,6 +173,16 @@ impl Exchanges {
         firsts.len()
     }
 
+    /// The first prefixes of partitions whose trees are compared, or wait to be.
+    pub fn under_way(&self) -> BTreeSet<u16> {
+        let asked = self.question.iter().flat_map(|question| &question.roots);
+        let roots = self.roots.iter().flat_map(|(_, trees)| trees).chain(asked).copied();
+        let differing = self.differing.iter().map(|&(_, tree)| tree);
+        let paused = self.paused.iter().map(|(_, paused)| paused);
+        let exchanges = self.current.iter().chain(paused).map(|current| current.exchange.tree());
+        roots.chain(differing).chain(exchanges).map(|tree| tree.first).collect()
+    }
+
     /// All roots that this node compares with others.
     fn begin_round(&mut self, env: &Env, trees: &Trees) {
         if !env.topology.is_at_rest() {

@@ -136,7 +136,8 @@ impl AntiEntropy {
 
     /// How it stands with the trees of each partition.
     pub fn statuses(&self, env: &Env) -> Vec<TreesStatus> {
-        self.trees.statuses(env)
+        let comparing = self.exchanges.under_way();
+        self.trees.statuses(env, &comparing)
     }
 
     /// Partitions whose trees are yet to be made, or completed.

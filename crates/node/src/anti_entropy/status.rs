@@ -28,6 +28,8 @@ pub struct TreesStatus {
     pub others: u64,
     /// Keys whose values rebuilds have found missing or damaged.
     pub damaged: u64,
+    /// Whether a comparison of them is under way, or waits to be.
+    pub is_comparing: bool,
     /// How long ago they were last compared with another node's, and whose.
     pub compared: Option<(Duration, NodeId)>,
     /// Keys that exchanges begun here have found to differ.
@@ -100,6 +102,7 @@ impl Notes {
             check: note.made.map(|(_, check)| check),
             others: note.others,
             damaged: note.damaged,
+            is_comparing: false,
             compared: note.compared.map(|(at, with)| (now.since(at), with)),
             differed: note.differed,
             repaired: note.repaired,

@@ -98,14 +98,15 @@ impl Trees {
         self.completing.is_some() || self.rebuilds.are_first_due(self.whole())
     }
 
-    /// How it stands with the trees of each partition.
-    pub fn statuses(&self, env: &Env) -> Vec<TreesStatus> {
+    /// How it stands with the trees of each partition, of which those of `comparing` are being compared.
+    pub fn statuses(&self, env: &Env, comparing: &BTreeSet<u16>) -> Vec<TreesStatus> {
         let now = env.now();
         let due: BTreeSet<u16> = self.rebuilds.due().collect();
         let status = |&first: &u16| TreesStatus {
             is_whole: self.is_whole(first),
             is_due: due.contains(&first),
             keys: self.kept.keys(first),
+            is_comparing: comparing.contains(&first),
             ..self.notes.status(first, env.ownership().partition_of(first), now)
         };
         self.whole().union(&due).map(status).collect()
