@@ -199,7 +199,7 @@ fn commit(args: &CommitArgs) -> Result<(), Failure> {
             shown.tell(&seen["change"], || line.clone())?;
             said = line;
         }
-        if seen["change"]["settled"] == true {
+        if is_over(&seen["change"]) {
             return Ok(());
         }
     }
@@ -233,10 +233,21 @@ fn recover(args: &RecoverArgs) -> Result<(), Failure> {
     })
 }
 
+/// Whether a change is settled, and the voters are those that it calls for.
+fn is_over(change: &Value) -> bool {
+    change["settled"] == true && change["to_vote"].is_null() && change["to_vote_no_more"].is_null()
+}
+
 /// How far a change is, in a line.
 fn progress(change: &Value) -> String {
-    if change["settled"] == true {
+    if is_over(change) {
         return "settled".to_owned();
+    }
+    if change["settled"] == true {
+        return match (&change["to_vote"], &change["to_vote_no_more"]) {
+            (Value::Null, voter) => format!("at rest; waits until {} votes no more", cell(voter)),
+            (member, _) => format!("at rest; waits until {} votes", cell(member)),
+        };
     }
     let to_copy = names(&change["to_copy"]);
     let waits = match (names(&change["to_adopt"]), to_copy) {
@@ -480,4 +491,24 @@ fn rows(list: &Value, columns: &[&str]) -> Vec<Vec<String>> {
 
 fn say(text: &str) -> Result<(), Failure> {
     Ok(writeln!(io::stdout(), "{text}")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_over_when_the_voters_are_replaced() {
+        let change = |to_vote: Option<&str>, to_vote_no_more: Option<&str>| json!({ "settled": true, "to_vote": to_vote, "to_vote_no_more": to_vote_no_more });
+        let adds = change(Some("n4@h"), None);
+        assert_eq!((is_over(&adds), &*progress(&adds)), (false, "at rest; waits until n4@h votes"));
+        let removes = change(None, Some("n1@h"));
+        assert_eq!(
+            (is_over(&removes), &*progress(&removes)),
+            (false, "at rest; waits until n1@h votes no more")
+        );
+        assert_eq!((is_over(&change(None, None)), &*progress(&change(None, None))), (true, "settled"));
+        // An older node does not tell about voters.
+        assert!(is_over(&json!({ "settled": true })) && !is_over(&json!({ "settled": false })));
+    }
 }

@@ -61,6 +61,7 @@ pub use self::refusal::Refusal;
 use self::store::Store;
 pub use self::ticks::{ELECTION_AFTER, HEARTBEAT_EVERY};
 use self::voter_manager::VoterManager;
+pub use self::voters::Step as VoterStep;
 use self::waiters::{Waiter, Waiters};
 use crate::ClusterId;
 use crate::state::{Command, State};

@@ -3,6 +3,7 @@
 //! [`voters`] says which change is due. A newcomer first gets the log without a vote, and votes when it has all of it: while it
 //! catches up, nothing waits for it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base::Monotonic;
@@ -18,6 +19,25 @@ use super::voters::{self, Step};
 const CATCH_UP_MAX: Duration = Duration::from_secs(15);
 
 impl Log {
+    /// The next change of the voters that is due, as far as this node sees; `None` if there is none. The leader makes
+    /// it, and knows more: a voter that forgot, or that was silent for long.
+    pub fn voter_step(&self, now: Monotonic) -> Option<Step> {
+        voters::next(&voters::View {
+            here: self.leader().unwrap_or(self.identity.node),
+            voters: self.voters(),
+            members: self.state.as_ref()?.members(),
+            up: &self.reached_with_self(),
+            down_since: &self.down_since,
+            lost: &BTreeSet::new(),
+            now,
+        })
+    }
+
+    /// The nodes that this one reaches, itself included.
+    fn reached_with_self(&self) -> BTreeSet<NodeId> {
+        self.up.iter().copied().chain([self.identity.node]).collect()
+    }
+
     /// Counts out a voter that lost acknowledged entries.
     pub(super) fn count_out(&mut self, node: NodeId) {
         let (Some(care), true) = (&mut self.care, self.raw.store().conf.voters.contains(&node)) else {

@@ -30,8 +30,10 @@ pub(super) struct View<'a> {
 
 /// One change of the voters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub enum Step {
+    /// A member is to vote.
     Add(NodeId),
+    /// A voter is to vote no more.
     Remove(NodeId),
 }
 

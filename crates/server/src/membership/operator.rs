@@ -3,7 +3,7 @@
 use super::board::Board;
 use super::reach::Reach;
 use super::{limits, n_vals};
-use ::membership::log::{Failed, Outcome};
+use ::membership::log::{Failed, Outcome, VoterStep};
 use ::membership::state::{Change, Command, Record, Rejected, State};
 use ::membership::{Input, Membership, NodeId};
 use base::Clock;
@@ -221,6 +221,14 @@ fn name(state: &State, node: NodeId) -> Value {
     state.members().get(&node).map_or(Value::Null, |record| json!(&*record.member.name))
 }
 
+/// The same, or the number of a node that is no member any more.
+fn named_or_number(state: &State, node: NodeId) -> Value {
+    match name(state, node) {
+        Value::Null => json!(node.to_string()),
+        name => name,
+    }
+}
+
 fn word(change: Change) -> &'static str {
     match change {
         Change::Join => "join",
@@ -291,7 +299,7 @@ fn show(state: &State, membership: &Membership, board: &Board) -> Value {
             "partitions_max": state.prefixes().partitions(),
         },
         "majority": majority(&Reach::look(membership, state, board)),
-        "change": change(state, board),
+        "change": change(state, membership, board),
         "transfer_limit": shown_limit(state),
         "members": members.collect::<Vec<_>>(),
         "staged": staged.collect::<Vec<_>>(),
@@ -305,7 +313,13 @@ fn shown_limit(state: &State) -> Value {
 }
 
 /// How far what was committed is carried out, and whom that waits for.
-fn change(state: &State, board: &Board) -> Value {
+fn change(state: &State, membership: &Membership, board: &Board) -> Value {
+    let voters = membership.log().voter_step(OsClock::new().now());
+    let (to_vote, to_vote_no_more) = match voters {
+        Some(VoterStep::Add(node)) => (name(state, node), Value::Null),
+        Some(VoterStep::Remove(node)) => (Value::Null, named_or_number(state, node)),
+        None => (Value::Null, Value::Null),
+    };
     let names = |nodes: Vec<NodeId>| nodes.into_iter().map(|node| name(state, node)).collect::<Vec<_>>();
     json!({
         "settled": state.is_settled(),
@@ -314,6 +328,8 @@ fn change(state: &State, board: &Board) -> Value {
         "to_adopt": names(state.unadopted().collect()),
         "to_copy": names(state.uncopied()),
         "kept_for": names(board.kept_for()),
+        "to_vote": to_vote,
+        "to_vote_no_more": to_vote_no_more,
     })
 }
 
@@ -345,7 +361,7 @@ fn transfers(state: &State, membership: &Membership, board: &Board) -> Answered 
     Answered::ok(json!({
         "version": state.version(),
         "here": name(state, membership.log().identity().node),
-        "change": change(state, board),
+        "change": change(state, membership, board),
         "limit": shown_limit(state),
         "received": transfers.iter().map(entry).collect::<Vec<_>>(),
     }))
