@@ -11,6 +11,7 @@ pub mod dev;
 pub mod failure;
 pub mod kv;
 pub mod log;
+pub mod manual;
 pub mod plural;
 pub mod program;
 pub mod repair;
@@ -18,6 +19,7 @@ pub mod report;
 pub mod serve;
 pub mod sibling;
 pub mod signals;
+pub mod supervisor;
 pub mod terms;
 
 /// The version and the commit it was built from.

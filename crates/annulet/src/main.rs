@@ -1,12 +1,13 @@
 //! The program `annulet`: `serve` runs a node, `kv` talks to one, `check` verifies a data folder, `dev` runs a
 //! cluster on this machine, `backup` makes backups, `admin` makes what a cluster needs. `bench` runs `annulet-bench`.
+//! `completions` and `man` make what a package has beside the programs.
 //!
 //! Exit codes: 0 done, 1 it failed or there is no such object, 2 the command cannot be run as given, 3 the object
 //! has siblings and none was chosen.
 
 use annulet::failure::Failure;
-use annulet::{VERSION, admin, backup, check, dev, kv, log, serve, sibling};
-use clap::{Parser, Subcommand};
+use annulet::{VERSION, admin, backup, check, dev, kv, log, manual, serve, sibling};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -43,6 +44,10 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
+    /// Print the completions of a shell: bash, elvish, fish, powershell or zsh.
+    Completions(manual::Completions),
+    /// Write the manual pages of all commands.
+    Man(manual::Manual),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +62,8 @@ fn main() -> ExitCode {
         Command::Admin(args) => admin::run(&args),
         Command::Backup(command) => backup::run(&command),
         Command::Bench { arguments } => run_bench(&arguments),
+        Command::Completions(args) => manual::completions(&args, Args::command()),
+        Command::Man(args) => manual::write(&args, Args::command()),
     };
     // Output that is still buffered may find its reader gone, or no room.
     let done = done.and_then(|()| Ok(std::io::stdout().flush()?));
@@ -83,6 +90,6 @@ mod tests {
 
     #[test]
     fn arguments_fit_together() {
-        <Args as clap::CommandFactory>::command().debug_assert();
+        Args::command().debug_assert();
     }
 }

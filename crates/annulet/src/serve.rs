@@ -2,8 +2,8 @@
 
 use crate::VERSION;
 use crate::failure::{FAILED, Failure, UNUSABLE};
-use crate::signals;
 use crate::{log, plural, program};
+use crate::{signals, supervisor};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
 use server::config::{Config, Loaded, Origin, SETTINGS, Setting};
@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 
 const CONFIG: &str = "config";
@@ -95,7 +96,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         thread::spawn(stop_with_input);
     }
     let (config, shows_options) = (loaded.config.clone(), args.shows_options);
-    server::serve(config, |started| {
+    let progress = Arc::default();
+    supervisor::start(&progress)?;
+    server::serve(config, &progress, |started| {
         log_opening(started);
         // A node whose output nobody reads serves all the same.
         log::print(&banner(&loaded, started, shows_options));

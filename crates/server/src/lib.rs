@@ -13,6 +13,7 @@
 //!   `purge.rs`: tombstones and objects that operators have removed.
 //! * `memory/`: how much memory the node may use and how that is divided. `unsent.rs`: answers that clients have not
 //!   taken.
+//! * `progress.rs`: the stages of a node, for its supervisor. `health.rs`: its readiness.
 //! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. * `config.rs`: what it is told.
 
 pub mod backup;
@@ -35,6 +36,7 @@ mod metrics;
 mod pace;
 mod pb;
 pub mod peer;
+mod progress;
 mod purge;
 mod serve;
 mod stats;
@@ -47,4 +49,5 @@ mod unsent;
 pub use config::Config;
 pub use error::Error;
 pub use memory::{LimitSource, MemoryLimit};
+pub use progress::{Progress, Stage};
 pub use serve::{Started, serve, shards_default};

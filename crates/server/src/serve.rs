@@ -17,8 +17,9 @@ use crate::mailbox::Mailboxes;
 use crate::membership::{self, End, Entering, Part};
 use crate::memory::{MEMORY_MIN, MemoryBudgets, MemoryLimit, MemoryPlan, SHARD_MEMORY_MIN, memory_limit};
 use crate::peer::{self, Arrived, Doors, Peers, Tls};
+use crate::progress::{Progress, Stage};
 use crate::stats::{Stats, ThreadStats};
-use crate::thread::{self, Common, Lines, Listeners};
+use crate::thread::{self, Common, LISTENERS_OF_SHARD, Lines, Listeners};
 use crate::trees::NodeTrees;
 use base::Rng;
 use engine::store::{OpenReport, Resources};
@@ -78,8 +79,12 @@ pub struct Started {
     pub reports: Vec<OpenReport>,
 }
 
-/// Runs a node until it is told to stop. Blocks. `on_started` is called once it serves.
-pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<(), Error> {
+/// Runs a node until it is told to stop, and notes its progress. Blocks. `on_started` is called once its stores are open.
+pub fn serve(
+    mut config: Config,
+    progress: &Arc<Progress>,
+    on_started: impl FnOnce(&Started),
+) -> Result<(), Error> {
     if let Some(what) = os::dangling_link(&config.data) {
         return Err(Error::Options("data", what));
     }
@@ -137,7 +142,9 @@ pub fn serve(mut config: Config, on_started: impl FnOnce(&Started)) -> Result<()
         warn_of_strangers(&addresses);
     }
     let memory = memory_limit(config.memory.map(|size| size.0));
-    let common = common(&config, (layout, founding), owner, (&part, tls), (membership, &memory), hosts)?;
+    progress.expect(layout.shards, usize::from(layout.shards) * LISTENERS_OF_SHARD);
+    let outside = (hosts, Arc::clone(progress));
+    let common = common(&config, (layout, founding), owner, (&part, tls), (membership, &memory), outside)?;
     let (stop, stopped) = watch::channel(false);
     let mut node = Node { addresses, common, memory, doors: None, peers, threads: Vec::new(), part, inbox };
     node.doors = node.common.peers.as_ref().map(|peers| Arc::new(Doors::new(Arc::clone(peers))));
@@ -256,6 +263,7 @@ impl Node {
         let (count, state) = (members.len(), members[&part.node()].member.state);
         let membership = start_membership(&common, part, inbox, end)?;
         tell_memory(&memory, &common);
+        common.progress.reach(Stage::Waiting);
         on_started(&Started {
             pb: addresses.pb,
             http: addresses.http,
@@ -286,6 +294,7 @@ impl Node {
                     End::Left => tracing::info!("this node has left its cluster: its data folder can be deleted"),
                 },
             }
+            common.progress.reach(Stage::Stopping);
             tracing::info!("stopping");
             Ok(())
         });
@@ -407,7 +416,7 @@ fn common(
     owner: Owner,
     (part, tls): (&Part, Option<Tls>),
     (membership, memory): (membership::Handle, &MemoryLimit),
-    hosts: HostNames,
+    (hosts, progress): (HostNames, Arc<Progress>),
 ) -> Result<Common, Error> {
     let removed = || Error::Membership(::membership::Stop::Removed.to_string());
     let roster = part.roster().ok_or_else(removed)?;
@@ -466,6 +475,7 @@ fn common(
         membership,
         backups: Arc::new(backups),
         purges: Arc::default(),
+        progress,
         hosts: Arc::new(hosts),
         connections: Arc::new(AtomicUsize::new(0)),
         connections_max: config.connections_max.min(memory.connections_max().max(CONNECTIONS_MIN)),

@@ -13,6 +13,7 @@ use crate::membership;
 use crate::memory::{MemoryBudgets, MemoryPlan};
 use crate::pb;
 use crate::peer::{self, Arrived, Links, Peers};
+use crate::progress::Progress;
 use crate::purge::Purges;
 use crate::stats::ThreadStats;
 use crate::trees::NodeTrees;
@@ -117,6 +118,8 @@ pub struct Common {
     pub groups: Arc<NodeGroups>,
     /// Its purges.
     pub purges: Arc<Purges>,
+    /// How far it is.
+    pub progress: Arc<Progress>,
     /// The names that its HTTP is asked by.
     pub hosts: Arc<HostNames>,
     /// Connections that are open in all threads.
@@ -128,6 +131,9 @@ pub struct Common {
     /// Shards that are not drained, while the node stops: what comes for one of them may come by the links of another.
     pub undrained: Arc<AtomicUsize>,
 }
+
+/// Listeners of each shard.
+pub const LISTENERS_OF_SHARD: usize = 2;
 
 /// Where a shard's thread takes its clients' connections from.
 pub struct Listeners {
@@ -328,7 +334,7 @@ impl Opened {
             }
             let connects = Rc::new(Connects::default());
             let pb = Protocol::Pb(Rc::clone(&connects));
-            let accepting = [
+            let accepting: [AbortHandle; LISTENERS_OF_SHARD] = [
                 accept(listeners.pb, pb, &local, &common, &connections).map_err(system)?,
                 accept(listeners.http, Protocol::Http(lines.ask), &local, &common, &connections)
                     .map_err(system)?,
@@ -339,8 +345,9 @@ impl Opened {
                 self.counters,
                 connects,
             ));
-            let peers = common.peers.as_deref();
-            drive(began, (&local, peers), &connections, lines.stop, &accepting, &undrained).await
+            let (peers, progress) = (common.peers.as_deref(), Arc::clone(&common.progress));
+            let turned = || progress.turned(self.id.0);
+            drive(began, (&local, peers), &connections, lines.stop, &accepting, (&undrained, &turned)).await
         })?;
         closed.map_err(|cause| Error::Store { folder, cause })
     }
@@ -364,7 +371,7 @@ async fn drive(
     connections: &Rc<Connections>,
     mut stop: watch::Receiver<bool>,
     accepting: &[AbortHandle],
-    undrained: &AtomicUsize,
+    (undrained, turned): (&AtomicUsize, &dyn Fn()),
 ) -> Result<Result<(), engine::Error>, Error> {
     let clock = OsClock::new();
     let mut ticked = Instant::now();
@@ -375,6 +382,7 @@ async fn drive(
     let mut stopping: Option<Monotonic> = None;
     let (mut drained, mut closing) = (false, false);
     loop {
+        turned();
         let tick_at = next_tick_after(ticked, began, local.is_quiet());
         let deadline = local.next_deadline().map(|deadline| clock_began.1 + deadline.since(clock_began.0));
         let due = deadline.map_or(tick_at, |deadline| deadline.min(tick_at));
@@ -452,6 +460,7 @@ fn accept(
         while !local.knows_peers() || !common.peers.as_ref().is_none_or(|peers| peers.may_serve()) {
             tokio::time::sleep(PEERS_POLL).await;
         }
+        common.progress.accepts();
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => welcome(stream, &protocol, &local, &common, &connections),

@@ -22,4 +22,5 @@ mod readme;
 mod scenario;
 mod signals;
 mod stop;
+mod supervisor;
 mod terminal;
