@@ -21,6 +21,7 @@ pub mod sibling;
 pub mod signals;
 pub mod supervisor;
 pub mod terms;
+pub mod top;
 
 /// The version and the commit it was built from.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("ANNULET_COMMIT"), ")");

@@ -1,12 +1,13 @@
 //! The program `annulet`: `serve` runs a node, `kv` talks to one, `check` verifies a data folder, `dev` runs a
-//! cluster on this machine, `backup` makes backups, `admin` makes what a cluster needs. `bench` runs `annulet-bench`.
+//! cluster on this machine, `backup` makes backups, `admin` makes what a cluster needs, `top` shows nodes.
+//! `bench` runs `annulet-bench`.
 //! `completions` and `man` make what a package has beside the programs.
 //!
 //! Exit codes: 0 done, 1 it failed or there is no such object, 2 the command cannot be run as given, 3 the object
 //! has siblings and none was chosen.
 
 use annulet::failure::Failure;
-use annulet::{VERSION, admin, backup, check, dev, kv, log, manual, serve, sibling};
+use annulet::{VERSION, admin, backup, check, dev, kv, log, manual, serve, sibling, top};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::Write;
@@ -34,6 +35,8 @@ enum Command {
     Dev(dev::Args),
     /// Administer nodes and clusters: certificates, members, bucket types, statistics, repairs.
     Admin(admin::Args),
+    /// Show a table of nodes: rates, latencies, load, readiness. Drawn anew every few seconds.
+    Top(top::Args),
     /// Back up running nodes; verify and restore backups.
     #[command(subcommand)]
     Backup(backup::Command),
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Dev(args) => dev::run(&args),
         Command::Admin(args) => admin::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Backup(command) => backup::run(&command),
         Command::Bench { arguments } => run_bench(&arguments),
         Command::Completions(args) => manual::completions(&args, Args::command()),

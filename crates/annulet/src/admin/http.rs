@@ -7,12 +7,18 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 /// How long to wait for a connection, and for an answer: a change that not every node confirms is given up after a minute.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
-const ANSWER_MAX: Duration = Duration::from_secs(65);
+const WAITS: Waits = Waits { connect: Duration::from_secs(5), answer: Duration::from_secs(65) };
 
 /// How long a leader is waited for, and how often it is asked for: an election takes some seconds at most.
 const LEADER_WAIT_MAX: Duration = Duration::from_secs(10);
 const LEADER_ASK_EVERY: Duration = Duration::from_millis(250);
+
+/// The longest waits for a connection, and for each part of an answer.
+#[derive(Clone, Copy)]
+struct Waits {
+    connect: Duration,
+    answer: Duration,
+}
 
 /// The largest answer taken: a thousand bucket types are two megabytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -132,7 +138,28 @@ fn waits_for_leader(answer: &Answer) -> Option<String> {
 }
 
 fn ask(address: &str, method: &str, path: &str, body: &str) -> Result<Answer, Unanswered> {
-    let answer = exchange(address, method, path, body)?;
+    ask_within(address, method, path, body, WAITS)
+}
+
+/// Asks a node once for a page, and waits so long at most for its connection and each part of its answer. Its JSON, or
+/// why there is none.
+pub fn look(address: &str, path: &str, max: Duration) -> Result<Value, String> {
+    match ask_within(address, "GET", path, "", Waits { connect: max, answer: max }) {
+        Ok(answer) if answer.body.is_object() => Ok(answer.body),
+        Ok(answer) => Err(format!("HTTP status {}", answer.status)),
+        Err(Unanswered::Connect(error) | Unanswered::Io(error)) => Err(error.to_string()),
+        Err(Unanswered::NotHttp) => Err("no HTTP answer".to_owned()),
+    }
+}
+
+fn ask_within(
+    address: &str,
+    method: &str,
+    path: &str,
+    body: &str,
+    waits: Waits,
+) -> Result<Answer, Unanswered> {
+    let answer = exchange(address, method, path, body, waits)?;
     let text = String::from_utf8_lossy(&answer);
     let (head, body) = text.split_once("\r\n\r\n").ok_or(Unanswered::NotHttp)?;
     let head = head.strip_prefix("HTTP/").ok_or(Unanswered::NotHttp)?;
@@ -146,8 +173,14 @@ fn ask(address: &str, method: &str, path: &str, body: &str) -> Result<Answer, Un
     Ok(Answer { status, body })
 }
 
-fn exchange(address: &str, method: &str, path: &str, body: &str) -> Result<Vec<u8>, Unanswered> {
-    let mut stream = connect(address).map_err(Unanswered::Connect)?;
+fn exchange(
+    address: &str,
+    method: &str,
+    path: &str,
+    body: &str,
+    waits: Waits,
+) -> Result<Vec<u8>, Unanswered> {
+    let mut stream = connect(address, waits.connect).map_err(Unanswered::Connect)?;
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n",
@@ -155,7 +188,7 @@ fn exchange(address: &str, method: &str, path: &str, body: &str) -> Result<Vec<u
     );
     let mut answer = Vec::new();
     stream
-        .set_read_timeout(Some(ANSWER_MAX))
+        .set_read_timeout(Some(waits.answer))
         .and_then(|()| stream.write_all(head.as_bytes()))
         .and_then(|()| stream.write_all(body.as_bytes()))
         .and_then(|()| stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer))
@@ -164,10 +197,10 @@ fn exchange(address: &str, method: &str, path: &str, body: &str) -> Result<Vec<u
 }
 
 /// Connects to the first address of a name that answers.
-fn connect(address: &str) -> std::io::Result<TcpStream> {
+fn connect(address: &str, max: Duration) -> std::io::Result<TcpStream> {
     let mut last = std::io::Error::other("no address to connect to");
     for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_MAX) {
+        match TcpStream::connect_timeout(&address, max) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }

@@ -4,6 +4,7 @@
 //! * `cert.rs`: certificates of nodes.
 //! * `cluster.rs`: members of the cluster and changes of them.
 //! * `compact.rs`: compaction of a node's stores.
+//! * `diag.rs`: a file for whoever looks into a problem. `redact.rs`: without its secrets.
 //! * `http.rs`: requests to a running node.
 //! * `purge.rs`: reaping and erasing.
 //! * `service.rs`: waiting for a node.
@@ -16,12 +17,14 @@ mod aae;
 mod cert;
 mod cluster;
 mod compact;
+mod diag;
 pub(crate) mod http;
 mod purge;
+mod redact;
 mod service;
 mod stat;
 mod strong;
-mod table;
+pub(crate) mod table;
 mod types;
 
 pub use cert::{authority_files, make, node_files};
@@ -79,7 +82,9 @@ enum Command {
     Strong(strong::Command),
     /// The same as `strong status`, by Riak's name.
     EnsembleStatus(strong::Status),
-    /// Wait until a node serves.
+    /// Write a file for whoever looks into a problem: options, figures, members, log lines, without secrets.
+    Diag(diag::Args),
+    /// Wait until a node is ready.
     WaitForService(service::Args),
 }
 
@@ -102,6 +107,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Command::AaeRebuild(args) => aae::rebuild(args),
         Command::Strong(command) => strong::run(command),
         Command::EnsembleStatus(status) => strong::show(status),
+        Command::Diag(args) => diag::run(args),
         Command::WaitForService(args) => service::wait(args),
     }
 }

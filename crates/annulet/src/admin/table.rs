@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Rows under a heading, in columns as wide as their widest cell.
-pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let all = || {
         std::iter::once(heading.iter().map(|cell| (*cell).to_owned()).collect()).chain(rows.iter().cloned())
     };
@@ -17,7 +17,7 @@ pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// A value as a cell.
-pub(super) fn cell(value: &Value) -> String {
+pub(crate) fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) if text.is_empty() => "-".to_owned(),

@@ -24,3 +24,4 @@ mod signals;
 mod stop;
 mod supervisor;
 mod terminal;
+mod top;
