@@ -4,7 +4,8 @@
 //! loops of the crate `bench`), [`measure`] (CPU per operation), [`nodes`] and [`redis`] (the measured servers),
 //! [`calibrate`] (the machine without them), [`strace`], [`rows`] and [`report`] (the output), [`figures`] (how a set
 //! of figures runs), and one folder per set: [`first_light`], [`quorum`], [`house`] (of the source files);
-//! [`load_generator`] is a file. On their own: [`micro`] counts instructions, [`fuzz`] gives random input.
+//! [`load_generator`] is a file. On their own: [`micro`] counts instructions, [`fuzz`] gives random input,
+//! [`package`] makes what is installed.
 //!
 //! The crate `words` measures the words of texts, and counts for [`house`] no items of tests.
 //!
@@ -22,6 +23,7 @@ mod machine;
 mod measure;
 mod micro;
 mod nodes;
+mod package;
 mod quorum;
 mod redis;
 mod report;
@@ -58,6 +60,8 @@ enum Command {
     Fuzz(fuzz::Options),
     /// Count the instructions of the hot paths under callgrind, and fail where one is dearer than the baseline.
     Micro(micro::Options),
+    /// Make the Debian packages, the container image and the compose file; with --check, test them.
+    Package(package::Options),
     /// Measure the words of pages, help and messages, and fail where a bar is broken.
     Words(words::Options),
 }
@@ -92,6 +96,7 @@ fn main() -> ExitCode {
         Command::Figures { figures } => ("figures", figures.run()),
         Command::Fuzz(options) => ("fuzz", fuzz::run(&options)),
         Command::Micro(options) => ("micro", micro::run(&options)),
+        Command::Package(options) => ("package", package::run(&options)),
         Command::Words(options) => ("words", words::run(&options)),
     };
     match done {
