@@ -105,6 +105,10 @@ pub enum Planted {
     EndIgnored,
     /// An erase deletes what there is when it comes to a key, and not what its fold has found.
     ErasedUnseen,
+    /// A gauge is exported to Prometheus as a counter.
+    GaugeAsCounter,
+    /// A node says that it is ready while a store takes no writes.
+    ReadyWithoutWrites,
     /// An entry of the metadata log is committed when one voter has it.
     CommittedEntryLost,
     /// A snapshot of the metadata log replaces a newer state.

@@ -44,7 +44,7 @@ mod trees;
 pub use consistent::GROUPS;
 pub use consistent::agreement::{Agreement, RegisteredProcess};
 pub use consistent::birth::{FoundBirth, read_birth};
-pub use consistent::report::{GroupReport, GroupRole};
+pub use consistent::report::{GroupCounts, GroupReport, GroupRole};
 pub use hop::{Hop, ShardId};
 pub use indexing::INDEXING;
 pub use layout::Layout;
@@ -52,8 +52,8 @@ pub use members::Members;
 pub use metadata::keeper::{read_props, read_props_of};
 pub use peer::{AskId, CopyPart, Lane, Load, PeerMessage, RefusedMessage};
 pub use shard::{
-    Histogram, Output, Reaping, Rebuilding, RequestId, Shard, ShardConfig, ShardControl, ShardStats,
-    ShardStatus, TimesRead, TransferStatus, TreesStatus, Turns,
+    Histogram, LatencyRead, Output, Reaping, Rebuilding, RequestId, Shard, ShardConfig, ShardControl,
+    ShardStats, ShardStatus, TimesRead, TransferStatus, TreesStatus, Turns,
 };
 pub use store::{Adapter, Store};
 pub use topology::{Budget, Epoch, Topology};

@@ -1,88 +1,87 @@
-//! Whether a node is ready, for `GET /health/ready`: a balancer sends clients to a node that is.
+//! The answers for balancers and supervisors: `GET /health/ready` and `GET /health/live`.
 //!
-//! A node that is not ready serves its clients all the same, and `/ping` says that it is there; the reasons say why
-//! another node is the better choice. Each reason is a line of [`Readiness::reasons`]; another one is added there, with
-//! its fact in [`Readiness`].
+//! * A balancer sends clients to a node that is ready. A node that is not serves its clients all the same, and `/ping`
+//!   says that it is there; the findings of [`verdict`] say why another node is the better choice.
+//! * A supervisor restarts a process that is not alive. One that answers is: a restart mends none of the findings.
 
-use crate::membership::{Answered, Reach};
+use crate::drain::Drain;
+use crate::membership::{Answered, Handle};
+use crate::peer::CertificateExpiry;
+use crate::verdict::{Level, NodeState, level, verdict};
 use serde_json::json;
+use std::time::{Duration, SystemTime};
 
-/// The facts about a node that decide.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Readiness {
-    /// Whether the clean stop has begun.
-    pub(crate) is_stopping: bool,
-    /// Whether the node is about to leave its cluster.
-    pub(crate) is_leaving: bool,
-    /// Whom it reaches; `None` until that was looked at for the first time.
-    pub(crate) reach: Option<Reach>,
-    /// Why stores take no writes.
-    pub(crate) refused_writes: Vec<String>,
+/// The facts about a node that serves.
+pub(crate) fn state(membership: &Handle, drain: &Drain, certificates: CertificateExpiry) -> NodeState {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    NodeState {
+        is_stopping: drain.has_begun(),
+        certificate_left: certificates.left(now),
+        ..membership.state()
+    }
 }
 
-impl Readiness {
-    /// Why the node is not ready; empty if it is.
-    pub(crate) fn reasons(&self) -> Vec<String> {
-        let mut reasons = Vec::new();
-        if self.is_stopping {
-            reasons.push("the node is stopping".to_owned());
-        }
-        if self.is_leaving {
-            reasons.push("the node is leaving its cluster".to_owned());
-        }
-        match &self.reach {
-            None => reasons.push("the node is starting".to_owned()),
-            Some(reach) if !reach.has_heard => {
-                reasons.push(
-                    "the node is starting: it does not know the cluster's current state yet".to_owned(),
-                );
-            }
-            Some(reach) => reasons.extend(reach.missing()),
-        }
-        reasons.extend(self.refused_writes.iter().map(|why| format!("the store takes no writes: {why}")));
-        reasons
-    }
+/// The answer on readiness: 200 if no finding is bad, 503 otherwise, with the findings.
+pub(crate) fn ready(state: &NodeState) -> Answered {
+    let findings = verdict(state);
+    let bad = findings.iter().filter(|finding| finding.level == Level::Bad);
+    let reasons: Vec<&str> = bad.map(|finding| &*finding.sentence).collect();
+    let (is_ready, level) = (reasons.is_empty(), level(&findings));
+    let body = json!({ "ready": is_ready, "level": level, "reasons": reasons, "findings": findings });
+    Answered { status: if is_ready { 200 } else { 503 }, body }
+}
 
-    /// The answer: 200 if the node is ready, 503 with the reasons if not.
-    pub(crate) fn answer(&self) -> Answered {
-        let reasons = self.reasons();
-        let status = if reasons.is_empty() { 200 } else { 503 };
-        Answered { status, body: json!({ "ready": reasons.is_empty(), "reasons": reasons }) }
-    }
+/// Whether a node is ready.
+pub(crate) fn is_ready(state: &NodeState) -> bool {
+    level(&verdict(state)) != Level::Bad
+}
+
+/// The answer on liveness.
+pub(crate) fn live() -> Answered {
+    Answered { status: 200, body: json!({ "live": true }) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::membership::Reached;
+    use crate::membership::{Reach, Reached};
+    use std::time::Duration;
 
-    fn reach(reached: usize) -> Reach {
-        let members = Reached { all: 3, reached };
-        Reach { members, voters: members, lost: Vec::new(), has_heard: true }
+    fn well() -> NodeState {
+        let members = Reached { all: 3, reached: 3 };
+        let reach = Reach { members, voters: members, lost: Vec::new(), has_heard: true };
+        NodeState { reach: Some(reach), ..NodeState::default() }
+    }
+
+    fn of_full_disk() -> NodeState {
+        NodeState { refused_writes: vec!["the disk is full".to_owned()], ..well() }
     }
 
     #[test]
-    fn each_reason_makes_a_node_not_ready() {
-        let ready = Readiness { reach: Some(reach(2)), ..Readiness::default() };
-        let answered = ready.answer();
-        assert_eq!((answered.status, answered.body), (200, json!({ "ready": true, "reasons": [] })));
-        let unheard = Reach { has_heard: false, ..reach(1) };
-        let refused_writes = vec!["the disk is full".to_owned()];
-        for (not_ready, reason) in [
-            (Readiness { is_stopping: true, ..ready.clone() }, "the node is stopping"),
-            (Readiness { is_leaving: true, ..ready.clone() }, "the node is leaving its cluster"),
-            (Readiness { reach: None, ..ready.clone() }, "the node is starting"),
-            (Readiness { reach: Some(unheard), ..ready.clone() }, "the node is starting: it does not know"),
-            (
-                Readiness { reach: Some(reach(1)), ..ready.clone() },
-                "this node reaches 1 of 3 members: no majority",
-            ),
-            (Readiness { refused_writes, ..ready }, "the store takes no writes: the disk is full"),
-        ] {
-            let Answered { status, body } = not_ready.answer();
-            assert_eq!((status, &body["ready"]), (503, &json!(false)));
-            let first = body["reasons"][0].as_str().unwrap_or_default();
-            assert!(first.starts_with(reason), "{first}");
-        }
+    fn only_bad_findings_turn_balancers_away() {
+        let answered = ready(&well());
+        let body = json!({ "ready": true, "level": "well", "reasons": [], "findings": [] });
+        assert_eq!((answered.status, answered.body), (200, body));
+        let soon = NodeState { certificate_left: Some(Duration::ZERO), ..well() };
+        let answered = ready(&soon);
+        assert_eq!((answered.status, &answered.body["level"]), (200, &json!("degraded")));
+        assert_eq!(answered.body["findings"].as_array().map(Vec::len), Some(1));
+    }
+
+    #[test]
+    fn a_store_without_writes_is_not_ready() {
+        let answered = ready(&of_full_disk());
+        assert_eq!((answered.status, &answered.body["ready"]), (503, &json!(false)));
+        assert_eq!(answered.body["reasons"], json!(["the store takes no writes: the disk is full"]));
+        assert!(!is_ready(&of_full_disk()));
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn planted_ready_without_writes_is_seen() {
+        base::planted::plant(Some(base::planted::Planted::ReadyWithoutWrites));
+        let caught = std::panic::catch_unwind(a_store_without_writes_is_not_ready);
+        base::planted::plant(None);
+        assert!(caught.is_err(), "a node that is ready without writes passes the test");
     }
 }

@@ -6,25 +6,34 @@
 use crate::backup::Backups;
 use crate::compact::Compactions;
 use crate::connections::{Connections, Held, Patience, Read};
+use crate::drain::Drain;
 use crate::groups::NodeGroups;
+use crate::health;
 use crate::input::Input;
 use crate::local::Local;
 use crate::membership::{self, Answered};
 use crate::pace::{Pace, Sending};
 use crate::pb::{hang_up, send, skip};
+use crate::peer::Peers;
 use crate::purge::Purges;
 use crate::stats::Stats;
+use crate::targets::targets;
 use crate::trees::NodeTrees;
 use crate::unsent::Unsent;
+use crate::verdict::NodeState;
 use base::budget::LARGE_BYTES;
+use bytes::Bytes;
+use figures::Format;
 use node::http::{ClusterPage, HostNames, Incoming, Question, Session};
+use os::Address;
 use protocol::http::Waits;
+use serde::Serialize;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 /// How long a client may take from connecting to its first byte: who opens a connection has something to say.
@@ -56,6 +65,19 @@ pub struct Wide {
     pub has_births: bool,
     /// The names that it is asked by.
     pub hosts: Arc<HostNames>,
+    /// Where it serves HTTP.
+    pub http: Address,
+    /// The wait of a stop for balancers.
+    pub(crate) drain: Arc<Drain>,
+    /// Links to other nodes; `None` for a node alone.
+    pub peers: Option<Arc<Peers>>,
+}
+
+impl Wide {
+    fn state(&self) -> NodeState {
+        let certificates = self.peers.as_ref().map(|peers| peers.expiry()).unwrap_or_default();
+        health::state(&self.membership, &self.drain, certificates)
+    }
 }
 
 /// Serves one connection until it ends.
@@ -158,7 +180,13 @@ async fn converse(
                 tell(&wide.purges.ask(page, local, about), &mut session, &mut out);
             }
             Incoming::Question(Question::Ready) => {
-                tell(&wide.membership.ready(about.stopping()), &mut session, &mut out);
+                wide.drain.note_asked(Instant::now());
+                let mut state = wide.state();
+                state.is_stopping |= about.stopping();
+                tell(&health::ready(&state), &mut session, &mut out);
+            }
+            Incoming::Question(Question::Live) => {
+                tell(&health::live(), &mut session, &mut out);
             }
             Incoming::Question(question) => {
                 if let Question::Cluster(ClusterPage::Plan | ClusterPage::Stage, _) = &question {
@@ -241,6 +269,10 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         Question::Compact(page) => Some(wide.compactions.ask(*page).await),
         Question::Trees(page, body) => Some(wide.trees.ask(*page, body).await),
         Question::Strong => Some(wide.groups.ask(&wide.membership).await),
+        Question::Targets => {
+            let members = wide.membership.ask(ClusterPage::Show, Bytes::new()).await;
+            Some(targets(&members, &wide.http))
+        }
         _ => None,
     };
     if let Some(answered) = answered {
@@ -248,21 +280,30 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
     }
     let stats = (wide.stats)().await;
     let (text, content_type) = match question {
-        Question::Stats => (serde_json::to_string(&stats), "application/json"),
-        Question::Status => (serde_json::to_string(&stats.status()), "application/json"),
-        Question::Metrics => (stats.metrics(), "text/plain; version=0.0.4"),
+        Question::Stats => (json_text(&stats), "application/json"),
+        Question::Status => (json_text(&stats.status()), "application/json"),
+        Question::Metrics { accept } => {
+            let format = Format::accepted(&accept);
+            (stats.metrics(format), format.content_type())
+        }
         Question::Cluster(..)
         | Question::Backup(..)
         | Question::Compact(_)
         | Question::Trees(..)
         | Question::Strong
+        | Question::Targets
         | Question::Purge(_)
+        | Question::Live
         | Question::Ready => unreachable!("answered above"),
     };
     match text {
         Ok(text) => session.answer(200, content_type, text.as_bytes(), out),
-        Err(error) => session.answer(500, "text/plain", error.to_string().as_bytes(), out),
+        Err(error) => session.answer(500, "text/plain", error.as_bytes(), out),
     }
+}
+
+fn json_text(value: &impl Serialize) -> Result<String, String> {
+    serde_json::to_string(value).map_err(|error| error.to_string())
 }
 
 fn tell(answered: &Answered, session: &mut Session, out: &mut Vec<u8>) {

@@ -13,14 +13,17 @@
 //!   `purge.rs`: tombstones and objects that operators have removed.
 //! * `memory/`: how much memory the node may use and how that is divided. `unsent.rs`: answers that clients have not
 //!   taken.
-//! * `progress.rs`: the stages of a node, for its supervisor. `health.rs`: its readiness.
-//! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. * `config.rs`: what it is told.
+//! * `progress.rs`: the stages of a node, for its supervisor.
+//! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. `targets.rs`: where that finds the members.
+//!   `verdict.rs`: the state of the node in words. `health.rs`: the answers for balancers. `drain.rs`: their wait.
+//!   `config.rs`: what it is told.
 
 pub mod backup;
 mod compact;
 pub mod config;
 mod connections;
 mod connects;
+mod drain;
 mod error;
 mod groups;
 mod health;
@@ -37,14 +40,17 @@ mod pace;
 mod pb;
 pub mod peer;
 mod progress;
+mod process;
 mod purge;
 mod serve;
 mod stats;
 mod store_figures;
 mod system;
+mod targets;
 mod thread;
 mod trees;
 mod unsent;
+mod verdict;
 
 pub use config::Config;
 pub use error::Error;

@@ -12,7 +12,7 @@ use base::{FastMap, Monotonic};
 use kv::{Error, Request, Response, TypeChange};
 use node::peer::route;
 use node::{
-    Layout, Output, PeerMessage, RefusedMessage, RequestId, Shard, ShardId, ShardStats, TimesRead, Topology,
+    LatencyRead, Layout, Output, PeerMessage, RefusedMessage, RequestId, Shard, ShardId, ShardStats, Topology,
 };
 use ring::NodeId;
 use std::cell::{Cell, RefCell};
@@ -356,7 +356,7 @@ impl Local {
     }
 
     /// How long the shard's clients wait.
-    pub fn times(&self) -> (TimesRead, TimesRead) {
+    pub fn times(&self) -> LatencyRead {
         self.shard.borrow_mut().control().times()
     }
 

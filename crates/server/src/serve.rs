@@ -8,8 +8,10 @@
 use crate::backup::Backups;
 use crate::compact::Compactions;
 use crate::config::{Cluster, Config, SETTINGS, Size};
+use crate::drain::Drain;
 use crate::error::Error;
 use crate::groups::NodeGroups;
+use crate::health;
 use crate::http;
 use crate::listen::{bound, listen};
 use crate::machine;
@@ -19,6 +21,7 @@ use crate::memory::{MEMORY_MIN, MemoryBudgets, MemoryLimit, MemoryPlan, SHARD_ME
 use crate::peer::{self, Arrived, Doors, Peers, Tls};
 use crate::progress::{Progress, Stage};
 use crate::stats::{Stats, ThreadStats};
+use crate::system::DiskSpace;
 use crate::thread::{self, Common, LISTENERS_OF_SHARD, Lines, Listeners};
 use crate::trees::NodeTrees;
 use base::Rng;
@@ -40,6 +43,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc as std_mpsc;
+use std::time::Instant;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -295,6 +299,15 @@ impl Node {
                 },
             }
             common.progress.reach(Stage::Stopping);
+            let wait = common.drain.begin(Instant::now());
+            if !wait.is_zero() {
+                tracing::info!("not ready any more; clients are served for {wait:?}, or until another signal");
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            }
             tracing::info!("stopping");
             Ok(())
         });
@@ -370,6 +383,10 @@ fn ask_all(
             let names = members.all().map(|node| (node, &**members.name(node)));
             let stats = stats.with_peers(names, &threads, doors.map_or(0, |doors| doors.refused()));
             let stats = stats.with_reach(&common.membership.reach().unwrap_or_default());
+            let certificates = common.peers.as_ref().map(|peers| peers.expiry()).unwrap_or_default();
+            let state = health::state(&common.membership, &common.drain, certificates);
+            let stats =
+                stats.with_health(health::is_ready(&state), DiskSpace::of(&common.data), certificates);
             let stats = stats.with_purges(common.purges.figures()).with_options(&common.told);
             stats.with_memory(common.memory.limit, &common.budgets)
         })
@@ -477,6 +494,8 @@ fn common(
         purges: Arc::default(),
         progress,
         hosts: Arc::new(hosts),
+        http: config.http_listen.clone(),
+        drain: Arc::new(Drain::new(config.drain_wait)),
         connections: Arc::new(AtomicUsize::new(0)),
         connections_max: config.connections_max.min(memory.connections_max().max(CONNECTIONS_MIN)),
         memory,

@@ -1,17 +1,22 @@
 //! What `/stats` says.
 
+#[cfg(test)]
+mod tests;
+
 use crate::connects::ConnectsRead;
 use crate::membership::Reach;
 use crate::memory::{MemoryBudgets, MemoryFigures};
-use crate::metrics::put;
-use crate::peer::PeerFigures;
+use crate::metrics::{of_consistent, of_requests};
+use crate::peer::{CertificateExpiry, PeerFigures};
+use crate::process::ProcessFigures;
 use crate::purge::PurgeFigures;
 use crate::store_figures::StoreFigures;
-use crate::system::SystemFigures;
+use crate::system::{DiskSpace, SystemFigures};
+use figures::{Distribution, Histogram, Labels};
 use node::riak::RIAK_VERSION;
 use node::shard::ShardCounters;
 use node::store::founding::Founding;
-use node::{Histogram, ShardStats, TimesRead};
+use node::{GroupCounts, LatencyRead, ShardStats, TimesRead};
 use os::DiskFigures;
 use ring::NodeId;
 use serde::{Serialize, Serializer};
@@ -22,8 +27,8 @@ use std::collections::BTreeMap;
 pub struct ThreadStats {
     /// Its shard.
     pub shard: ShardStats,
-    /// How long clients' gets and puts take.
-    pub times: (TimesRead, TimesRead),
+    /// How long clients' requests take.
+    pub times: LatencyRead,
     /// Its disk.
     pub disk: DiskFigures,
     /// Its links, by node; none if the node is alone.
@@ -43,6 +48,28 @@ struct ReachFigures {
     cluster_majority: u8,
 }
 
+/// Groups of consistent bucket types, by their state.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct GroupFigures {
+    consistent_groups: usize,
+    consistent_groups_led: usize,
+    consistent_groups_without_leader: usize,
+    consistent_groups_suspect: usize,
+    consistent_groups_forgotten: usize,
+    consistent_groups_incomplete: usize,
+}
+
+impl GroupFigures {
+    fn add(&mut self, of_shard: &GroupCounts) {
+        self.consistent_groups += of_shard.held;
+        self.consistent_groups_led += of_shard.led;
+        self.consistent_groups_without_leader += of_shard.without_leader;
+        self.consistent_groups_suspect += of_shard.suspect;
+        self.consistent_groups_forgotten += of_shard.forgotten;
+        self.consistent_groups_incomplete += of_shard.incomplete;
+    }
+}
+
 /// Sums over all shards, since the start. Names are Riak's where Riak has the same thing.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stats {
@@ -59,6 +86,14 @@ pub struct Stats {
     ring_creation_size: u32,
     #[serde(flatten)]
     system: SystemFigures,
+    #[serde(flatten)]
+    process: ProcessFigures,
+    #[serde(flatten)]
+    disk: DiskSpace,
+    /// 1 if clients are to be sent to the node, else 0.
+    ready: u8,
+    #[serde(flatten)]
+    certificates: CertificateExpiry,
     annulet_version: String,
     ring_num_partitions: u32,
     shards: usize,
@@ -66,10 +101,8 @@ pub struct Stats {
     #[serde(flatten)]
     connects: ConnectsRead,
     /// Coordinated here, in the last minute and since the start; times in microseconds.
-    #[serde(flatten, serialize_with = "gets")]
-    node_gets: TimesRead,
-    #[serde(flatten, serialize_with = "puts")]
-    node_puts: TimesRead,
+    #[serde(flatten, serialize_with = "fsms")]
+    times: LatencyRead,
     read_repairs_total: u64,
     /// Requests that another node was asked to coordinate.
     coord_redirs_total: u64,
@@ -85,6 +118,10 @@ pub struct Stats {
     peers_up: usize,
     #[serde(flatten)]
     reach: ReachFigures,
+    #[serde(flatten)]
+    groups: GroupFigures,
+    /// Stores that take no writes, for now or at all.
+    stores_refusing_writes: usize,
     graves: usize,
     version_times_ahead: u64,
     trees_due: usize,
@@ -153,6 +190,7 @@ impl Stats {
             riak_core_version: RIAK_VERSION,
             ring_creation_size,
             system: SystemFigures::now(),
+            process: ProcessFigures::now(),
             annulet_version: version.to_owned(),
             shards: threads.len(),
             connections,
@@ -204,6 +242,11 @@ impl Stats {
         Stats { reach, ..self }
     }
 
+    /// With the readiness of the node, the space of its disk, and the ends of its certificates.
+    pub fn with_health(self, is_ready: bool, disk: DiskSpace, certificates: CertificateExpiry) -> Stats {
+        Stats { ready: is_ready.into(), disk, certificates, ..self }
+    }
+
     /// With what purges have come to.
     pub fn with_purges(self, purges: PurgeFigures) -> Stats {
         Stats { purges, ..self }
@@ -231,8 +274,9 @@ impl Stats {
         for (name, count) in counters.shown() {
             *self.counters.entry(name).or_default() += count;
         }
-        self.node_gets.join(&thread.times.0);
-        self.node_puts.join(&thread.times.1);
+        self.times.join(&thread.times);
+        self.groups.add(&thread.shard.groups);
+        self.stores_refusing_writes += usize::from(thread.shard.refuses_writes);
         self.read_repairs_total += counters.repairs;
         self.vnode_gets_total += counters.gets + counters.replica_reads;
         self.vnode_puts_total += counters.puts + counters.replica_writes;
@@ -288,45 +332,32 @@ impl Stats {
         })
     }
 
-    /// Appends the engine's histograms.
-    pub(crate) fn put_engine_histograms(&self, out: &mut String) {
-        self.engine.put_histograms(out);
-    }
-
-    /// The times since the start, by the name of what takes them.
-    pub(crate) fn times(&self) -> impl Iterator<Item = (&'static str, HistogramOf<'_>)> {
-        let all = [("node_get_seconds", &self.node_gets), ("node_put_seconds", &self.node_puts)];
-        all.into_iter().map(|(name, times)| (name, HistogramOf(&times.all)))
-    }
-}
-
-/// A histogram to be written for Prometheus.
-pub(crate) struct HistogramOf<'a>(&'a Histogram);
-
-impl HistogramOf<'_> {
-    /// Buckets end at powers of two of a microsecond, from 64 us to 67 s.
-    pub(crate) fn put_histogram(&self, name: &str, out: &mut String) {
-        put(out, format_args!("# HELP annulet_{name} Time from the beginning of a request to its answer.\n"));
-        put(out, format_args!("# TYPE annulet_{name} histogram\n"));
-        for doublings in (6..=26).step_by(2) {
-            let (seconds, count) = (f64::from(1u32 << doublings) / 1e6, self.0.count_within(doublings));
-            put(out, format_args!("annulet_{name}_bucket{{le=\"{seconds}\"}} {count}\n"));
-        }
-        let (count, seconds) = (self.0.count(), self.0.sum() as f64 / 1e6);
-        put(out, format_args!("annulet_{name}_bucket{{le=\"+Inf\"}} {count}\n"));
-        put(out, format_args!("annulet_{name}_sum {seconds}\nannulet_{name}_count {count}\n"));
+    /// The histograms of the table of figures.
+    pub(crate) fn histograms(&self) -> Vec<Histogram> {
+        let times = &self.times;
+        let requests: [(Labels, Distribution); 6] = [
+            (&[("level", "eventual"), ("op", "get")], of_requests(&times.gets.all)),
+            (&[("level", "eventual"), ("op", "put")], of_requests(&times.puts.all)),
+            (&[("level", "eventual"), ("op", "delete")], of_requests(&times.deletes)),
+            (&[("level", "eventual"), ("op", "index")], of_requests(&times.indexes)),
+            (&[("level", "consistent"), ("op", "get")], of_consistent(&times.consistent_gets)),
+            (&[("level", "consistent"), ("op", "put")], of_consistent(&times.consistent_puts)),
+        ];
+        let family = "annulet_request_seconds";
+        let requests = requests.into_iter().map(|(labels, times)| Histogram { family, labels, times });
+        let stores = self.engine.distributions().into_iter();
+        let stores = stores.map(|(family, times)| Histogram { family, labels: &[], times });
+        requests.chain(stores).collect()
     }
 }
 
-fn gets<S: Serializer>(times: &TimesRead, serializer: S) -> Result<S::Ok, S::Error> {
-    fsm("node_get", times).serialize(serializer)
+/// Riak's names of the times of gets and puts: of its coordinators, which it has as finite state machines.
+fn fsms<S: Serializer>(times: &LatencyRead, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut all = fsm("node_get", &times.gets);
+    all.append(&mut fsm("node_put", &times.puts));
+    all.serialize(serializer)
 }
 
-fn puts<S: Serializer>(times: &TimesRead, serializer: S) -> Result<S::Ok, S::Error> {
-    fsm("node_put", times).serialize(serializer)
-}
-
-/// Riak's names: of its coordinators, which it has as finite state machines.
 fn fsm(name: &str, times: &TimesRead) -> BTreeMap<String, u64> {
     let minute = &times.minute;
     let mut all = BTreeMap::from([
@@ -340,99 +371,4 @@ fn fsm(name: &str, times: &TimesRead) -> BTreeMap<String, u64> {
         all.insert(format!("{name}_fsm_time_{percent}"), minute.percentile(percent));
     }
     all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn peers(names: [&str; 2]) -> impl Iterator<Item = (NodeId, &str)> {
-        (0..).map(NodeId).zip(names)
-    }
-
-    #[test]
-    fn names_are_riaks() {
-        let stats = Stats::of("n@h", "1", 64, 3, &[]).with_peers(peers(["m@h", "n@h"]), &[], 0);
-        let json = serde_json::to_value(&stats).unwrap();
-        for name in [
-            "nodename",
-            "riak_kv_version",
-            "riak_core_version",
-            "storage_backend",
-            "storage_type_backends",
-            "ring_members",
-            "ring_num_partitions",
-            "node_gets",
-            "node_gets_total",
-            "node_puts",
-            "node_puts_total",
-            "node_get_fsm_time_mean",
-            "node_get_fsm_time_median",
-            "node_put_fsm_time_95",
-            "node_put_fsm_time_99",
-            "node_put_fsm_time_100",
-            "vnode_gets_total",
-            "read_repairs_total",
-            "memory_total",
-            "mem_total",
-            "mem_allocated",
-            "cpu_avg1",
-            "cpu_nprocs",
-            "sys_logical_processors",
-            "pbc_active",
-            "pbc_connects",
-            "pbc_connects_total",
-            "connected_nodes",
-            "coord_redirs_total",
-        ] {
-            assert!(json.get(name).is_some(), "{name}");
-        }
-    }
-
-    #[test]
-    fn the_page_has_every_name_with_its_kind() {
-        let page = include_str!("../../../docs/statistics.md");
-        let described = |name: &str| page.lines().any(|line| line.contains(&format!("`{name}`")));
-        let stats = Stats::of("n@h", "1", 64, 3, &[]).with_peers(peers(["m@h", "n@h"]), &[], 0);
-        let serde_json::Value::Object(all) = serde_json::to_value(&stats).unwrap() else { panic!() };
-        let numbered = |name: &str| name.starts_with("level_") || name.starts_with("lookups_found_level_");
-        for name in all.keys().filter(|name| !numbered(name)) {
-            assert!(described(name), "docs/statistics.md lacks {name}");
-        }
-        let text = stats.metrics().unwrap();
-        for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE annulet_")) {
-            let (name, kind) = line.split_once(' ').unwrap();
-            assert!(kind != "histogram" || described(name), "docs/statistics.md lacks {name}");
-        }
-        // And none that is not there.
-        let words =
-            page.split('`').skip(1).step_by(2).filter(|word| word.contains('_') && !word.contains('N'));
-        for word in words.filter(|word| !word.starts_with("annulet_") || *word == "annulet_version") {
-            assert!(
-                all.contains_key(word) || text.contains(&format!("annulet_{word} ")),
-                "{word} is not served"
-            );
-        }
-    }
-
-    #[test]
-    fn metrics_have_a_type_each_and_no_line_out_of_place() {
-        let stats = Stats::of("n\"@h", "1", 64, 3, &[]).with_peers(peers(["m@h", "n\"@h"]), &[], 0);
-        let text = stats.metrics().unwrap();
-        assert!(text.contains("\nannulet_connections 3\n"), "{text}");
-        assert!(text.contains("nodename=\"n\\\"@h\""), "{text}");
-        assert!(text.contains("annulet_node_get_seconds_bucket{le=\"+Inf\"} 0\n"), "{text}");
-        assert!(text.contains("# TYPE annulet_write_amplification gauge\n"), "{text}");
-        let mut typed = std::collections::BTreeSet::new();
-        for line in text.lines() {
-            if let Some(rest) = line.strip_prefix("# TYPE ") {
-                assert!(typed.insert(rest.split(' ').next().unwrap()), "{line} comes twice");
-            } else if !line.starts_with('#') {
-                let name = line.split(['{', ' ']).next().unwrap();
-                let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
-                assert!(typed.contains(name) || base.is_some_and(|base| typed.contains(base)), "{line}");
-                assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
-            }
-        }
-    }
 }

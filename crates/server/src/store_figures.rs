@@ -1,10 +1,10 @@
 //! What `/stats` says of the engine: sums over the stores of all shards.
 //!
-//! Counters count since the start, or since the store was opened, which is the same. What is a gauge stands in the list in
-//! `metrics.rs`. Ratios are of the sums.
+//! Counters count since the start, or since the store was opened, which is the same. Ratios are of the sums.
 
-use crate::metrics::put;
+use crate::metrics::of_disk;
 use engine::store::{Amplification, StoreCounters, StoreStats, Times};
+use figures::Distribution;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -88,42 +88,15 @@ impl StoreFigures {
         self.space_amplification = amplification.of_space();
     }
 
-    /// Appends the histograms for Prometheus.
-    pub fn put_histograms(&self, out: &mut String) {
+    /// The histograms, by the families of the table of figures.
+    pub fn distributions(&self) -> [(&'static str, Distribution); 3] {
         let Sums { syncs, writes, reads, .. } = &self.sums;
-        put_times(
-            "journal_sync_seconds",
-            "Time of a group of the journal that was written and synced.",
-            syncs,
-            out,
-        );
-        put_times(
-            "journal_write_seconds",
-            "Time of a group of the journal that was only written.",
-            writes,
-            out,
-        );
-        put_times("lookup_wait_seconds", "Time that a lookup waited for the disk.", reads, out);
+        [
+            ("annulet_journal_sync_seconds", of_disk(syncs)),
+            ("annulet_journal_write_seconds", of_disk(writes)),
+            ("annulet_lookup_wait_seconds", of_disk(reads)),
+        ]
     }
-}
-
-/// Whether a figure of a level can fall.
-pub(crate) fn is_level(name: &str) -> bool {
-    name.starts_with("level_")
-}
-
-fn put_times(name: &str, help: &str, times: &Times, out: &mut String) {
-    put(out, format_args!("# HELP annulet_{name} {help}\n# TYPE annulet_{name} histogram\n"));
-    // Buckets end at powers of two of a microsecond: every second one, from 16 us to 67 s.
-    for (doublings, count) in
-        times.cumulative().enumerate().filter(|(n, _)| (4..=26).contains(n) && n % 2 == 0)
-    {
-        let seconds = (1u64 << doublings) as f64 / 1e6;
-        put(out, format_args!("annulet_{name}_bucket{{le=\"{seconds}\"}} {count}\n"));
-    }
-    let (count, seconds) = (times.number(), times.total().as_secs_f64());
-    put(out, format_args!("annulet_{name}_bucket{{le=\"+Inf\"}} {count}\n"));
-    put(out, format_args!("annulet_{name}_sum {seconds}\nannulet_{name}_count {count}\n"));
 }
 
 #[cfg(test)]
@@ -150,8 +123,7 @@ mod tests {
         );
         assert!((figures.write_amplification - 1.0).abs() < 1e-9, "{}", figures.write_amplification);
         assert_eq!(figures.levels["level_2_tables"], 6);
-        let mut text = String::new();
-        figures.put_histograms(&mut text);
-        assert!(text.contains("annulet_journal_sync_seconds_bucket{le=\"+Inf\"} 0\n"), "{text}");
+        let [(family, syncs), ..] = figures.distributions();
+        assert_eq!((family, syncs.count, syncs.buckets.len()), ("annulet_journal_sync_seconds", 0, 12));
     }
 }

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 use std::fs::read_to_string;
+use std::path::Path;
 
 /// Riak's averages count 256 for each process that runs or waits to run.
 const PROCESS: f64 = 256.0;
@@ -23,6 +24,24 @@ pub struct SystemFigures {
     cpu_nprocs: u64,
     /// Processors that this process may use.
     sys_logical_processors: usize,
+}
+
+/// The space of the disk that has the data folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DiskSpace {
+    disk_free_bytes: u64,
+    disk_size_bytes: u64,
+}
+
+impl DiskSpace {
+    /// The space as of now, for a process that is not the superuser's.
+    pub fn of(folder: &Path) -> DiskSpace {
+        let Ok(space) = rustix::fs::statvfs(folder) else { return DiskSpace::default() };
+        DiskSpace {
+            disk_free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
+            disk_size_bytes: space.f_blocks.saturating_mul(space.f_frsize),
+        }
+    }
 }
 
 impl SystemFigures {

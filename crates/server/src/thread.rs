@@ -4,6 +4,7 @@ use crate::backup::Backups;
 use crate::compact::Compactions;
 use crate::connections::Connections;
 use crate::connects::Connects;
+use crate::drain::Drain;
 use crate::error::Error;
 use crate::groups::NodeGroups;
 use crate::http;
@@ -31,7 +32,7 @@ use node::{
     Adapter, FoundBirth, Layout, Members, Reaping, Rebuilding, Shard, ShardConfig, ShardId, Store, Topology,
     layout,
 };
-use os::{DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
+use os::{Address, DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
@@ -122,6 +123,10 @@ pub struct Common {
     pub progress: Arc<Progress>,
     /// The names that its HTTP is asked by.
     pub hosts: Arc<HostNames>,
+    /// Where it serves HTTP.
+    pub http: Address,
+    /// The wait of a stop for balancers.
+    pub drain: Arc<Drain>,
     /// Connections that are open in all threads.
     pub connections: Arc<AtomicUsize>,
     /// How many there may be.
@@ -506,6 +511,9 @@ fn welcome(
                 purges: Arc::clone(&common.purges),
                 has_births: common.founding.is_plain(),
                 hosts: Arc::clone(&common.hosts),
+                http: common.http.clone(),
+                drain: Arc::clone(&common.drain),
+                peers: common.peers.clone(),
             };
             tokio::task::spawn_local(http::serve(stream, Rc::clone(local), wide, about, patience, id))
                 .abort_handle()

@@ -145,6 +145,8 @@ impl Plan {
         command.arg("--peer-ca").arg(ca).arg("--peer-cert").arg(&self.certificate);
         command.arg("--peer-key").arg(&self.key);
         command.arg(format!("--{STOP_WITH_INPUT}"));
+        // No balancer waits for a node on a developer's machine.
+        command.args(["--drain-wait", "none"]);
         // A newcomer has the ring of the cluster.
         let ring_size = args.ring_size.as_ref().filter(|_| entry[0] != JOIN);
         let (durability, backend) = (args.durability.as_ref(), args.backend.as_ref());

@@ -14,11 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Monotonic;
-use kv::{BucketProps, Error, Request};
+use kv::{BucketProps, Error, Request, Response};
 use strong::wake::Urgency;
 
 use super::group::{GroupKey, HeldGroup};
 use super::{ConsistentGroups, Todo};
+use crate::frontdoor::latency::Timed;
 use crate::peer::{LeaderAnswer, NodeId, PeerMessage};
 use crate::request::place::Ready;
 use crate::shard::env::Env;
@@ -39,6 +40,8 @@ pub(super) struct Pending {
     pub request: Request,
     pub props: Arc<BucketProps>,
     pub group: GroupKey,
+    /// When it was begun here.
+    pub begun: Monotonic,
     /// When its client stops waiting.
     pub deadline: Monotonic,
     /// When it ends without a leader.
@@ -47,6 +50,21 @@ pub(super) struct Pending {
     pub hint: Option<NodeId>,
     /// Nodes that were asked since it waited last.
     pub asked: u32,
+}
+
+impl Pending {
+    /// Answers it. Its time counts where its client is, and not at the leader that was asked for it.
+    pub fn reply(&self, env: &mut Env, result: Result<Response, Error>) {
+        if !matches!(self.reply_to, ReplyTo::Leader(..)) {
+            let timed = match self.request {
+                Request::Get(_) => Timed::ConsistentGet,
+                _ => Timed::ConsistentPut,
+            };
+            let now = env.now();
+            env.latency.add(timed, self.begun, now);
+        }
+        env.reply(self.reply_to, result);
+    }
 }
 
 /// Requests without a leader.
@@ -118,8 +136,11 @@ impl ConsistentGroups {
         let n_val = u8::try_from(props.n_val).unwrap_or(u8::MAX);
         let group = GroupKey { n_val, prefix };
         let gives_up = deadline.min(now + LEADER_WAIT_MAX);
-        let (hint, asked) = (None, 0);
-        self.dispatch(env, Pending { reply_to, request, props, group, deadline, gives_up, hint, asked });
+        let (begun, hint, asked) = (now, None, 0);
+        self.dispatch(
+            env,
+            Pending { reply_to, request, props, group, begun, deadline, gives_up, hint, asked },
+        );
         self.run(env);
     }
 
@@ -168,7 +189,7 @@ impl ConsistentGroups {
     pub(super) fn wait(&mut self, env: &mut Env, mut pending: Pending) {
         let now = env.now();
         if pending.gives_up <= now {
-            return env.reply(pending.reply_to, Err(Error::Unavailable));
+            return pending.reply(env, Err(Error::Unavailable));
         }
         (pending.asked, pending.hint) = (0, None);
         let key = pending.group;
@@ -192,7 +213,7 @@ impl ConsistentGroups {
         }
         for pending in self.waiting.take_all() {
             match pending.gives_up <= now {
-                true => env.reply(pending.reply_to, Err(Error::Unavailable)),
+                true => pending.reply(env, Err(Error::Unavailable)),
                 false => self.todo.push_back(Todo::Dispatch(Box::new(pending))),
             }
         }

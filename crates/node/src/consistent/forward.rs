@@ -87,7 +87,7 @@ impl ConsistentGroups {
         let is_from = self.asked.requests.get(&name).is_some_and(|(to, _)| *to == from);
         let Some(mut pending) = is_from.then(|| self.asked.remove(name)).flatten() else { return };
         match answer {
-            LeaderAnswer::Done(result) => env.reply(pending.reply_to, *result),
+            LeaderAnswer::Done(result) => pending.reply(env, *result),
             LeaderAnswer::NotLeader { leader } => {
                 pending.hint = leader.filter(|leader| *leader != from);
                 match pending.hint {
@@ -105,7 +105,7 @@ impl ConsistentGroups {
         for pending in self.asked.take_of(node) {
             match pending.request {
                 Request::Get(_) => self.todo.push_back(Todo::Dispatch(Box::new(pending))),
-                _ => env.reply(pending.reply_to, Err(Error::Timeout)),
+                _ => pending.reply(env, Err(Error::Timeout)),
             }
         }
         let lives: Vec<u64> = self.asked.numbers.keys().map(|endpoint| endpoint.life).collect();
@@ -124,7 +124,7 @@ impl ConsistentGroups {
         }
         while let Some(pending) = self.asked.take_expired(now) {
             let error = if pending.request.writes() { Error::Timeout } else { Error::Unavailable };
-            env.reply(pending.reply_to, Err(error));
+            pending.reply(env, Err(error));
         }
         self.run(env);
     }

@@ -184,7 +184,9 @@ impl ConsistentGroups {
             return;
         }
         let mut outputs = Vec::new();
+        let has_led = held.group.leads();
         held.group.step(input, env.now(), &mut outputs);
+        env.counters.consistent_elections += u64::from(!has_led && held.group.leads());
         self.carry_out(env, key, outputs.into());
     }
 

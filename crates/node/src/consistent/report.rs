@@ -1,5 +1,7 @@
 //! Reports on groups, for operators.
 //!
+//! * [`GroupReport`] is of one group, [`GroupCounts`] of all groups of a store.
+//!
 //! Left out: which member has which store, which the agreement tells.
 
 use crate::peer::NodeId;
@@ -57,4 +59,33 @@ pub struct GroupReport {
     pub has_forgotten: bool,
     /// Whether this store is refilled by a catch-up, and neither campaigns nor serves until then.
     pub is_incomplete: bool,
+}
+
+/// Groups at a store, by their state. Gauges: a group counts in each state that it is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupCounts {
+    /// All of them.
+    pub held: usize,
+    /// Those that this store leads.
+    pub led: usize,
+    /// Those without a leader that this store knows.
+    pub without_leader: usize,
+    /// Those whose entries are damaged or missing here.
+    pub suspect: usize,
+    /// Those that have lost acknowledged entries here.
+    pub forgotten: usize,
+    /// Those that a catch-up refills.
+    pub incomplete: usize,
+}
+
+impl GroupCounts {
+    /// Counts a group.
+    pub fn add(&mut self, report: &GroupReport) {
+        self.held += 1;
+        self.led += usize::from(report.role == GroupRole::Leader);
+        self.without_leader += usize::from(report.leader.is_none());
+        self.suspect += usize::from(report.is_suspect);
+        self.forgotten += usize::from(report.has_forgotten);
+        self.incomplete += usize::from(report.is_incomplete);
+    }
 }

@@ -121,7 +121,7 @@ impl ConsistentGroups {
         match &pending.request {
             Request::Get(get) => match check_get(get, &env.knobs.limits) {
                 Ok(()) => self.read(env, pending),
-                Err(error) => env.reply(pending.reply_to, Err(error)),
+                Err(error) => pending.reply(env, Err(error)),
             },
             request => {
                 let plan = match request {
@@ -131,7 +131,7 @@ impl ConsistentGroups {
                 };
                 match plan {
                     Ok(plan) => self.write(env, pending, plan),
-                    Err(error) => env.reply(pending.reply_to, Err(error)),
+                    Err(error) => pending.reply(env, Err(error)),
                 }
             }
         }
@@ -149,7 +149,7 @@ impl ConsistentGroups {
             false => env.store.refuses_writes(),
         };
         if let Some(error) = refusal {
-            return env.reply(pending.reply_to, Err(store_error(error)));
+            return pending.reply(env, Err(store_error(error)));
         }
         match env.store.lookup(&pending.ledger_key(), Want::Head) {
             Lookup::Done(found) => self.propose(env, pending, plan, found),
@@ -173,7 +173,7 @@ impl ConsistentGroups {
         let current = current.and_then(|found| Current::of(found.as_ref().map(|found| &found.head[..])));
         let current = match current {
             Ok(current) => current,
-            Err(error) => return env.reply(pending.reply_to, Err(error)),
+            Err(error) => return pending.reply(env, Err(error)),
         };
         let group = pending.group;
         let Some(version) = self.groups.get(&group).and_then(|held| held.group.next_version()) else {
@@ -224,7 +224,7 @@ impl ConsistentGroups {
         match (answer, write) {
             (Answer::Written(_), Some(write)) => {
                 let (plan, head, value) = *write;
-                env.reply(pending.reply_to, Ok(plan.response(&head, &value)));
+                pending.reply(env, Ok(plan.response(&head, &value)));
             }
             (Answer::Readable, _) => match env.store.lookup(&pending.ledger_key(), want_of(&pending)) {
                 Lookup::Done(found) => respond(env, &pending, found),
@@ -239,7 +239,7 @@ impl ConsistentGroups {
                     Answer::Unavailable(Cause::Overload) => Error::Overload,
                     answer => error_of(answer).unwrap_or(Error::Unavailable),
                 };
-                env.reply(pending.reply_to, Err(error));
+                pending.reply(env, Err(error));
             }
         }
     }
@@ -247,7 +247,7 @@ impl ConsistentGroups {
     /// Ends a request of a group that this store has left: its write may be applied.
     pub(super) fn end_unknown(&mut self, env: &mut Env, served: Serving) {
         let error = if served.write.is_some() { Error::Timeout } else { Error::Unavailable };
-        env.reply(served.pending.reply_to, Err(error));
+        served.pending.reply(env, Err(error));
     }
 }
 
@@ -267,5 +267,5 @@ fn respond(env: &mut Env, pending: &Pending, found: Result<Option<Found>, engine
         get_response(get, object)
     });
     let result: Result<Response, Error> = response;
-    env.reply(pending.reply_to, result);
+    pending.reply(env, result);
 }

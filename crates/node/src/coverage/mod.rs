@@ -21,6 +21,7 @@ pub(crate) mod page_reader;
 mod scan;
 pub(crate) mod walk;
 
+use crate::frontdoor::latency::Timed;
 use crate::hop::{CoverageAsk, CoveragePage, Hop, RequestId, ShardId};
 use crate::peer::{AskId, NodeId};
 use crate::shard::env::Env;
@@ -58,7 +59,8 @@ impl Coverage {
     pub(crate) fn begin(&mut self, env: &mut Env, reply_to: ReplyTo, request: Request, deadline: Monotonic) {
         let ReplyTo::Client(id) = reply_to else { unreachable!("a scan is answered where its client is") };
         match self.scan_of(env, request, deadline) {
-            Ok(scan) => {
+            Ok(mut scan) => {
+                scan.set_begun(env.now());
                 env.deadlines.note(deadline);
                 self.scans.insert(id, scan);
                 self.ask_pages(env, id);
@@ -270,6 +272,9 @@ impl Coverage {
     fn send_answers(&mut self, env: &mut Env, id: RequestId, answers: Vec<Response>) {
         for answer in answers {
             let more = has_more(&answer);
+            if let Some(begun) = self.scans.get_mut(&id).and_then(Scan::take_begun) {
+                count_latency(env, begun);
+            }
             match self.scans.get_mut(&id) {
                 Some(scan) if more => scan.set_sending(true),
                 _ => self.end(id),
@@ -301,7 +306,12 @@ impl Coverage {
                 self.scans.insert(id, scan);
                 self.ask_pages(env, id);
             }
-            Ok(None) => env.reply(ReplyTo::Client(id), Ok(Response::Findings(scan.into_findings()))),
+            Ok(None) => {
+                if let Some(begun) = scan.take_begun() {
+                    count_latency(env, begun);
+                }
+                env.reply(ReplyTo::Client(id), Ok(Response::Findings(scan.into_findings())));
+            }
             Err(error) => env.reply(ReplyTo::Client(id), Err(error)),
         }
     }
@@ -409,4 +419,10 @@ fn key_scan(env: &Env, n_val: u32, listed: Listed, stream: bool) -> Result<Gathe
 fn n_val_of_bucket(env: &Env, bucket: &Bucket) -> Result<u32, Error> {
     env.knobs.limits.check_bucket(bucket)?;
     Ok(env.props.get(bucket)?.n_val)
+}
+
+/// Counts how long an index query took to its first answer.
+fn count_latency(env: &mut Env, begun: Monotonic) {
+    let now = env.now();
+    env.latency.add(Timed::Index, begun, now);
 }

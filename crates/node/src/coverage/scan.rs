@@ -23,6 +23,8 @@ pub(super) struct Scan {
     kind: ScanKind,
     n_val: u32,
     deadline: Monotonic,
+    /// When it was begun; none once it has answered.
+    begun: Option<Monotonic>,
     /// Whether the client has still to take the last answer.
     is_sending: bool,
     memory: Gathered,
@@ -76,7 +78,18 @@ impl ScanKind {
 impl Scan {
     /// A scan that has asked for nothing yet.
     pub fn new(kind: ScanKind, gathering: Gathering, n_val: u32, deadline: Monotonic) -> Scan {
-        Scan { gathering, kind, n_val, deadline, is_sending: false, memory: Gathered::default() }
+        let (begun, is_sending, memory) = (None, false, Gathered::default());
+        Scan { gathering, kind, n_val, deadline, begun, is_sending, memory }
+    }
+
+    /// It was begun now.
+    pub fn set_begun(&mut self, now: Monotonic) {
+        self.begun = Some(now);
+    }
+
+    /// The begin of a query that has its first answer now; `None` of a later answer, or of another scan.
+    pub fn take_begun(&mut self) -> Option<Monotonic> {
+        self.begun.take().filter(|_| self.kind == ScanKind::Query)
     }
 
     /// Its kind.

@@ -2,7 +2,7 @@
 //!
 //! A bucket is an eighth of a doubling, so a figure is at most 13 % above the truth; there are as many as take any time
 //! up to two minutes, and memory is fixed. The minute is six slots of ten seconds, the oldest of which is emptied when
-//! its turn comes again, so a figure covers 50 to 60 seconds.
+//! its turn comes again, so a figure covers 50 to 60 seconds. Riak has figures of the minute for gets and puts alone.
 
 use base::Monotonic;
 use std::time::Duration;
@@ -15,6 +15,9 @@ const SLOT: Duration = Duration::from_secs(10);
 
 /// Parts of a doubling.
 const PARTS: u32 = 8;
+
+/// The part of a doubling at which its lower half ends: 11/8, the edge of a part that is nearest to a square root of two.
+const HALF: u32 = 3;
 
 /// Doublings from a microsecond to two minutes; what takes longer counts as that.
 const DOUBLINGS: u32 = 27;
@@ -87,10 +90,17 @@ impl Histogram {
         0
     }
 
-    /// How many took at most `2^doublings` microseconds.
-    pub fn count_within(&self, doublings: u32) -> u64 {
-        let end = (PARTS * doublings.min(DOUBLINGS)) as usize;
-        self.counts[..end].iter().sum()
+    /// Two counts for each doubling from `2^first` to `2^last` microseconds, each with its upper edge in microseconds: of
+    /// times that are not within the edge before. What took longer than the last edge is left out.
+    pub fn halves(&self, first: u32, last: u32) -> impl Iterator<Item = (u64, u64)> {
+        assert!(first <= last && last <= DOUBLINGS, "the counts end at 2^{DOUBLINGS} microseconds");
+        let ends = (first..last).flat_map(|doubling| [PARTS * doubling, PARTS * doubling + HALF]);
+        let ends = ends.chain([PARTS * last]).map(|end| end as usize);
+        ends.scan(0, |begin, end| {
+            let count = self.counts[*begin..end].iter().sum();
+            *begin = end;
+            Some((lower_bound(end), count))
+        })
     }
 }
 
@@ -109,6 +119,10 @@ fn upper_bound(bucket: usize) -> u64 {
     ((u64::from(PARTS) + part + 1) << doubling) / u64::from(PARTS)
 }
 
+fn lower_bound(bucket: usize) -> u64 {
+    bucket.checked_sub(1).map_or(0, upper_bound)
+}
+
 /// Times of one kind of request.
 #[derive(Clone, Debug, Default)]
 struct Times {
@@ -121,7 +135,7 @@ struct Times {
 impl Times {
     /// Counts a request that began then and ends now.
     pub fn add(&mut self, begun: Monotonic, now: Monotonic) {
-        let micros = u64::try_from(now.since(begun).as_micros()).unwrap_or(u64::MAX >> 8);
+        let micros = micros_between(begun, now);
         self.turn(now);
         self.slots[(self.newest % SLOTS as u64) as usize].add(micros);
         self.all.add(micros);
@@ -165,11 +179,45 @@ impl TimesRead {
     }
 }
 
-/// Times of gets and puts of clients, from when they are begun to their replies.
+/// The operations of clients whose times are counted since the start alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timed {
+    /// A delete.
+    Delete,
+    /// An index query, to its first answer.
+    Index,
+    /// A read of a consistent type.
+    ConsistentGet,
+    /// A write or a delete of a consistent type.
+    ConsistentPut,
+}
+
+/// Times of requests of clients, from when they are begun to their replies.
 #[derive(Debug, Default)]
 pub(crate) struct Latency {
     gets: Times,
     puts: Times,
+    deletes: Histogram,
+    indexes: Histogram,
+    consistent_gets: Histogram,
+    consistent_puts: Histogram,
+}
+
+/// The same, as they were read.
+#[derive(Clone, Debug, Default)]
+pub struct LatencyRead {
+    /// Gets.
+    pub gets: TimesRead,
+    /// Puts.
+    pub puts: TimesRead,
+    /// Deletes, since the start.
+    pub deletes: Histogram,
+    /// Index queries, since the start, each to its first answer.
+    pub indexes: Histogram,
+    /// Reads of consistent types, since the start.
+    pub consistent_gets: Histogram,
+    /// Writes and deletes of consistent types, since the start.
+    pub consistent_puts: Histogram,
 }
 
 impl Latency {
@@ -183,10 +231,44 @@ impl Latency {
         self.puts.add(begun, now);
     }
 
-    /// Those of gets and of puts.
-    pub fn read(&mut self, now: Monotonic) -> (TimesRead, TimesRead) {
-        (self.gets.read(now), self.puts.read(now))
+    /// Counts another operation.
+    pub fn add(&mut self, timed: Timed, begun: Monotonic, now: Monotonic) {
+        let times = match timed {
+            Timed::Delete => &mut self.deletes,
+            Timed::Index => &mut self.indexes,
+            Timed::ConsistentGet => &mut self.consistent_gets,
+            Timed::ConsistentPut => &mut self.consistent_puts,
+        };
+        times.add(micros_between(begun, now));
     }
+
+    /// All of them.
+    pub fn read(&mut self, now: Monotonic) -> LatencyRead {
+        LatencyRead {
+            gets: self.gets.read(now),
+            puts: self.puts.read(now),
+            deletes: self.deletes.clone(),
+            indexes: self.indexes.clone(),
+            consistent_gets: self.consistent_gets.clone(),
+            consistent_puts: self.consistent_puts.clone(),
+        }
+    }
+}
+
+impl LatencyRead {
+    /// Adds those of another shard.
+    pub fn join(&mut self, other: &LatencyRead) {
+        self.gets.join(&other.gets);
+        self.puts.join(&other.puts);
+        self.deletes.join(&other.deletes);
+        self.indexes.join(&other.indexes);
+        self.consistent_gets.join(&other.consistent_gets);
+        self.consistent_puts.join(&other.consistent_puts);
+    }
+}
+
+fn micros_between(begun: Monotonic, now: Monotonic) -> u64 {
+    u64::try_from(now.since(begun).as_micros()).unwrap_or(u64::MAX >> 8)
 }
 
 #[cfg(test)]
@@ -230,6 +312,35 @@ mod tests {
             let told = histogram.percentile(percent);
             assert!(told >= exact && told <= exact + exact / 8, "{percent}: {told}");
         }
-        assert_eq!((histogram.count_within(8), histogram.count_within(40)), (255, 1_000));
+    }
+
+    #[test]
+    fn halves_of_doublings_add_up() {
+        let mut histogram = Histogram::default();
+        (1..=1_000).for_each(|micros| histogram.add(micros));
+        let halves: Vec<(u64, u64)> = histogram.halves(6, 10).collect();
+        let edges = [64, 88, 128, 176, 256, 352, 512, 704, 1_024];
+        assert_eq!(halves.iter().map(|(edge, _)| *edge).collect::<Vec<_>>(), edges);
+        let mut within = 0;
+        for (edge, count) in halves {
+            within += count;
+            assert_eq!(within, (edge - 1).min(1_000), "below {edge}");
+        }
+        let all: u64 = histogram.halves(0, DOUBLINGS).map(|(_, count)| count).sum();
+        assert_eq!(all, 1_000);
+    }
+
+    #[test]
+    fn each_operation_has_its_times() {
+        let mut latency = Latency::default();
+        for timed in [Timed::Delete, Timed::Index, Timed::ConsistentGet, Timed::ConsistentPut] {
+            latency.add(timed, at(0), at(1));
+        }
+        let mut read = latency.read(at(1));
+        read.join(&latency.read(at(1)));
+        for times in [&read.deletes, &read.indexes, &read.consistent_gets, &read.consistent_puts] {
+            assert_eq!((times.count(), times.sum()), (2, 2_000_000));
+        }
+        assert_eq!(read.gets.all.count(), 0);
     }
 }

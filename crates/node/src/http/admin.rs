@@ -42,6 +42,8 @@ pub(super) enum Page {
     Compact,
     /// The groups of consistent bucket types.
     Strong,
+    /// The members, for Prometheus.
+    Targets,
     /// The node's last purge.
     Purge,
     /// The end of the one that is under way.
@@ -157,9 +159,8 @@ enum Change {
 /// What may be done with a page.
 pub(super) fn allowed(page: &Page) -> &'static [Method] {
     match page {
-        Page::Status | Page::Members | Page::OpenApi | Page::Types | Page::Strong => {
-            &[Method::Get, Method::Head]
-        }
+        Page::Status | Page::Members | Page::OpenApi | Page::Types => &[Method::Get, Method::Head],
+        Page::Strong | Page::Targets => &[Method::Get, Method::Head],
         Page::Trees(TreesPage::Show) => &[Method::Get, Method::Head],
         Page::Type(_) => &[Method::Get, Method::Head, Method::Put, Method::Post],
         Page::Cluster(ClusterPage::Show | ClusterPage::Plan | ClusterPage::Transfers) => {
@@ -204,7 +205,8 @@ pub(super) fn request(page: &Page, method: Method, body: &[u8]) -> Result<Option
         (Page::Activate(name), _) => {
             (Request::ChangeType(name.clone(), TypeChange::Activate), None, Change::Activate)
         }
-        (Page::Status | Page::OpenApi | Page::Cluster(_) | Page::Trees(_) | Page::Strong, _)
+        (Page::Status | Page::OpenApi | Page::Cluster(_) | Page::Trees(_), _)
+        | (Page::Strong | Page::Targets, _)
         | (Page::Backup | Page::StopBackup | Page::Compact | Page::Purge | Page::StopPurge, _) => {
             return Ok(None);
         }
@@ -376,8 +378,10 @@ mod tests {
         let described = described();
         let pages: Vec<Page> = described
             .iter()
-            // The page for balancers is described beside those for operators.
-            .filter(|(path, _)| route(&path.clone().into()).unwrap() != Some(Route::Ready))
+            // The pages for balancers are described beside those for operators.
+            .filter(|(path, _)| {
+                !matches!(route(&path.clone().into()).unwrap(), Some(Route::Ready | Route::Live))
+            })
             .map(|(path, methods)| {
                 let Some(Route::Admin(page)) = route(&path.replace("{name}", "t").into()).unwrap() else {
                     panic!("{path} is described and not there")
@@ -412,6 +416,7 @@ mod tests {
             Page::StopBackup,
             Page::Compact,
             Page::Strong,
+            Page::Targets,
             Page::Purge,
             Page::StopPurge,
         ] {

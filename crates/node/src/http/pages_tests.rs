@@ -228,8 +228,10 @@ fn operators_see_types_and_members() {
     );
     for (target, question) in [
         ("/admin/status", Question::Status),
-        ("/metrics", Question::Metrics),
+        ("/metrics", Question::Metrics { accept: Bytes::new() }),
         ("/health/ready", Question::Ready),
+        ("/health/live", Question::Live),
+        ("/admin/prometheus/targets", Question::Targets),
     ] {
         let (_, incoming) = Talk::ask("GET", target, "");
         assert!(matches!(incoming, Incoming::Question(asked) if asked == question));

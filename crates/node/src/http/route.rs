@@ -40,6 +40,8 @@ pub(super) enum Route {
     Ping,
     /// Whether clients are to be sent to the node.
     Ready,
+    /// Whether the process is to be left running.
+    Live,
     /// What the node is doing.
     Stats,
     /// An object.
@@ -83,6 +85,7 @@ pub(super) fn route(path: &Bytes) -> Result<Option<Route>, Refused> {
         b"ping" => Ok(only(Route::Ping, rest)),
         b"health" => match rest.next() {
             Some(word) if word == "ready" => Ok(only(Route::Ready, rest)),
+            Some(word) if word == "live" => Ok(only(Route::Live, rest)),
             _ => Ok(None),
         },
         b"stats" => Ok(only(Route::Stats, rest)),
@@ -132,6 +135,10 @@ fn admin(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused
         },
         b"compact" => Page::Compact,
         b"strong" => Page::Strong,
+        b"prometheus" => match rest.next() {
+            Some(word) if word == "targets" => Page::Targets,
+            _ => return Ok(None),
+        },
         b"purge" => match rest.next() {
             None => Page::Purge,
             Some(word) if word == "stop" => Page::StopPurge,
@@ -284,6 +291,7 @@ mod tests {
             "/stats",
             "/metrics",
             "/health/ready",
+            "/health/live",
             "/buckets",
             "/riak",
             "/riak/b",

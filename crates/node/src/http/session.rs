@@ -53,12 +53,19 @@ pub enum Incoming {
 pub enum Question {
     /// What is the node doing?
     Stats,
-    /// The same for Prometheus.
-    Metrics,
+    /// The same for Prometheus, in the form that this header asks for.
+    Metrics {
+        /// `Accept`; empty if there is none.
+        accept: Bytes,
+    },
     /// Where does the node stand?
     Status,
     /// Are clients to be sent to the node?
     Ready,
+    /// Is the process to be left running?
+    Live,
+    /// Where does Prometheus find the members?
+    Targets,
     /// What do the nodes of the cluster agree on, or may it be changed so? With the request's body.
     Cluster(ClusterPage, Bytes),
     /// How is the node's backup, or may one be made so? With the request's body.
@@ -309,7 +316,11 @@ impl Session {
             }
             Route::Ready => return Ok(Incoming::Question(Question::Ready)),
             Route::Stats => return Ok(Incoming::Question(Question::Stats)),
-            Route::Metrics => return Ok(Incoming::Question(Question::Metrics)),
+            Route::Live => return Ok(Incoming::Question(Question::Live)),
+            Route::Metrics => {
+                let accept = Bytes::copy_from_slice(head.header("accept").unwrap_or_default());
+                return Ok(Incoming::Question(Question::Metrics { accept }));
+            }
             Route::Admin(page) => {
                 admin::check_content_type(head)?;
                 return self.on_admin(&page, head.method, &body, out);
@@ -391,6 +402,7 @@ impl Session {
             }
             Page::Compact => Incoming::Question(Question::Compact(CompactPage::Show)),
             Page::Strong => Incoming::Question(Question::Strong),
+            Page::Targets => Incoming::Question(Question::Targets),
             Page::Purge => Incoming::Question(Question::Purge(admin::purge_page(method, body)?)),
             Page::StopPurge => Incoming::Question(Question::Purge(PurgePage::Stop)),
             _ => {
@@ -423,9 +435,8 @@ impl Default for Session {
 
 fn allowed(route: &Route) -> &'static [Method] {
     match route {
-        Route::Root | Route::Ping | Route::Ready | Route::Stats | Route::Metrics | Route::Preflist(..) => {
-            &[Method::Get, Method::Head]
-        }
+        Route::Root | Route::Ping | Route::Ready | Route::Live => &[Method::Get, Method::Head],
+        Route::Stats | Route::Metrics | Route::Preflist(..) => &[Method::Get, Method::Head],
         Route::Admin(page) => admin::allowed(page),
         Route::Props(_) => &[Method::Get, Method::Head, Method::Put, Method::Delete],
         Route::TypeProps(_) => &[Method::Get, Method::Head, Method::Put],

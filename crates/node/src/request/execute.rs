@@ -11,7 +11,7 @@ use super::replica::answer;
 use super::task::TaskTable;
 use super::task::{BlockedOn, Coordinator, LINGERING_MAX, PendingReply, PreviousVersion, Task};
 use super::unsent::UnsentAsks;
-use crate::frontdoor::latency::{Latency, TimesRead};
+use crate::frontdoor::latency::Timed;
 use crate::shard::awaiting::Waiter;
 use crate::shard::effect::Effect;
 use crate::shard::env::Env;
@@ -49,7 +49,6 @@ pub(crate) struct Requests {
     pub(super) graveyard: Graveyard,
     unkept_hints: UnkeptHints,
     pub(super) unsent: UnsentAsks,
-    latency: Latency,
 }
 
 impl Requests {
@@ -61,7 +60,6 @@ impl Requests {
             graveyard: Graveyard::new(grave),
             unkept_hints: UnkeptHints::default(),
             unsent: UnsentAsks::default(),
-            latency: Latency::default(),
         }
     }
 
@@ -73,11 +71,6 @@ impl Requests {
     /// Tombstones that are remembered.
     pub fn graves(&self) -> usize {
         self.graveyard.len()
-    }
-
-    /// Latencies of gets and of puts.
-    pub fn latency(&mut self, now: Monotonic) -> (TimesRead, TimesRead) {
-        self.latency.read(now)
     }
 
     /// Whether tasks are to be told in the next turn that a question was not sent.
@@ -445,7 +438,7 @@ impl Requests {
                 env.counters.heals_failed += u64::from(result.is_err());
             }
             (PendingReply::Client(result), reply_to) => {
-                count_latency(&mut self.latency, env, work);
+                count_latency(env, work);
                 env.reply(reply_to, *result);
             }
             (PendingReply::Replica(result), ReplyTo::Replica(to, id)) => answer(env, to, id, result),
@@ -628,11 +621,13 @@ fn read_form(lookups: usize, env: &Env) -> ReadStrategy {
 }
 
 /// Counts how long a client's request took.
-fn count_latency(latency: &mut Latency, env: &Env, work: &Task) {
+fn count_latency(env: &mut Env, work: &Task) {
     let Some(begun) = work.begun else { return };
+    let now = env.now();
     match work.coordinator {
-        Coordinator::Get(_) => latency.add_get(begun, env.now()),
-        Coordinator::Put(_) => latency.add_put(begun, env.now()),
+        Coordinator::Get(_) => env.latency.add_get(begun, now),
+        Coordinator::Put(_) => env.latency.add_put(begun, now),
+        Coordinator::Delete(_) => env.latency.add(Timed::Delete, begun, now),
         _ => {}
     }
 }

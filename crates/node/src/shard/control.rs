@@ -1,7 +1,7 @@
 //! The commands of operators and the control plane to a shard, and the findings that it has for the log.
 
 use super::Shard;
-use crate::frontdoor::latency::TimesRead;
+use crate::frontdoor::latency::LatencyRead;
 use crate::handoff::losses::CopyLoss;
 use base::spawn::Outcome;
 use engine::backup::StoreFiles;
@@ -48,10 +48,10 @@ impl<'a> ShardControl<'a> {
         self.shard.anti_entropy.compare(&self.shard.env, partition)
     }
 
-    /// The times of clients' gets and puts, from their beginning to their answers.
-    pub fn times(&mut self) -> (TimesRead, TimesRead) {
+    /// The times of clients' requests, from their beginning to their answers.
+    pub fn times(&mut self) -> LatencyRead {
         let now = self.shard.env.now();
-        self.shard.requests.latency(now)
+        self.shard.env.latency.read(now)
     }
 
     /// Takes the damage that the store's background work has found since the last call, for the log.

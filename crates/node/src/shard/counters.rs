@@ -13,6 +13,8 @@ base::counters! {
         consistent_gets => "consistent_gets_total",
         /// Writes and deletes of consistent types begun.
         consistent_puts => "consistent_puts_total",
+        /// Times that a consistent group got its leader here.
+        consistent_elections => "consistent_elections_total",
         /// Catch-ups of consistent groups begun.
         consistent_catch_ups,
         /// Messages of consistent groups that were not understood.

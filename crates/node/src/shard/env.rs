@@ -17,6 +17,7 @@ use super::output::Output;
 use super::owners::{FoldOwners, ScanOwners};
 use super::reply_to::ReplyTo;
 use crate::consistent::agreement::Agreement;
+use crate::frontdoor::latency::Latency;
 use crate::hop::{Hop, ShardId};
 use crate::liveness::peers::Peers;
 use crate::peer::{AskId, LeaderAnswer, NodeId, PeerMessage};
@@ -71,6 +72,8 @@ pub(crate) struct Env {
     pub gauges: Gauges,
     /// Counters, for operators.
     pub counters: ShardCounters,
+    /// Times of clients' requests, for operators.
+    pub latency: Latency,
     /// Wishes of components to one another, in order.
     pub effects: VecDeque<Effect>,
     /// Messages and replies, in order.
@@ -134,6 +137,7 @@ impl Env {
             activity: Activity::default(),
             gauges: Gauges::default(),
             counters: ShardCounters::default(),
+            latency: Latency::default(),
             effects: VecDeque::new(),
             out: Vec::new(),
             last_id,

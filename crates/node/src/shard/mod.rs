@@ -30,7 +30,7 @@ pub(crate) mod store_error;
 
 pub use crate::anti_entropy::status::TreesStatus;
 pub use crate::frontdoor::admission::{PASS_MAX, STAY_MAX, WAIT_MAX};
-pub use crate::frontdoor::latency::{Histogram, TimesRead};
+pub use crate::frontdoor::latency::{Histogram, LatencyRead, TimesRead};
 pub use crate::frontdoor::pacing::HELD_MAX;
 pub use crate::handoff::losses::CopyLoss;
 pub use crate::handoff::receiver::TransferStatus;

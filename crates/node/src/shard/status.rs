@@ -3,7 +3,7 @@
 use super::Shard;
 use super::counters::ShardCounters;
 use crate::anti_entropy::status::TreesStatus;
-use crate::consistent::report::GroupReport;
+use crate::consistent::report::{GroupCounts, GroupReport};
 use crate::handoff::receiver::TransferStatus;
 use crate::peer::NodeId;
 use crate::request::place::placement;
@@ -45,6 +45,10 @@ pub struct ShardStats {
     pub tree_keys: u64,
     /// Resets of bucket properties that are remembered.
     pub resets: usize,
+    /// Groups of consistent bucket types.
+    pub groups: GroupCounts,
+    /// Whether the store takes no writes, for now or at all.
+    pub refuses_writes: bool,
 }
 
 /// The state of a shard, as it is read.
@@ -66,6 +70,8 @@ impl<'a> ShardStatus<'a> {
     /// Its counters and gauges.
     pub fn stats(&self) -> ShardStats {
         let (tree_bytes, tree_keys) = self.shard.anti_entropy.sizes();
+        let mut groups = GroupCounts::default();
+        self.groups().iter().for_each(|report| groups.add(report));
         ShardStats {
             counters: self.shard.env.counters,
             store: self.shard.env.store.stats(),
@@ -81,6 +87,8 @@ impl<'a> ShardStatus<'a> {
             tree_bytes,
             tree_keys,
             resets: self.shard.env.props.resets(),
+            groups,
+            refuses_writes: self.refuses_writes().is_some(),
         }
     }
 

@@ -194,6 +194,9 @@ settings! {
     // A client that is there uses its pooled connections within the hour; one that is gone gives its place back.
     /// Time after which a silent connection is closed, such as 90s, 10m or 1h
     idle_timeout: Duration = Duration::from_secs(3600);
+    // Balancers ask every few seconds, and turn away after one or two refusals.
+    /// Time between the first "not ready" of a stop and closed doors, if a balancer has asked for /health/ready lately
+    drain_wait: Duration { "none" => Duration::ZERO } = Duration::from_secs(5);
     /// The nodes that found a cluster, this one among them, and their addresses for other nodes; the same on each of
     /// them. Later: places to look for members that have moved
     cluster: Vec<Member> as "NAME=HOST:PORT,..." = Vec::new();

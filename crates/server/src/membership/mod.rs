@@ -52,10 +52,10 @@ pub use reach::Reach;
 pub use reach::Reached;
 pub use standing::{AsOf, STANDING_BYTES_MAX, Standing};
 
-use crate::health::Readiness;
 use crate::mailbox::{Mail, Mailboxes};
 use crate::peer::{Peers, Roster};
 use ::membership::ClusterId;
+use crate::verdict::NodeState;
 use ::membership::detector::Detector;
 use ::membership::log::{Identity, Log};
 use ::membership::state::State;
@@ -214,15 +214,14 @@ impl Handle {
         self.board.reach()
     }
 
-    /// Answers whether the node is ready.
-    pub fn ready(&self, is_stopping: bool) -> Answered {
-        let readiness = Readiness {
-            is_stopping,
+    /// The facts about the node's health that are known here.
+    pub(crate) fn state(&self) -> NodeState {
+        NodeState {
             is_leaving: self.is_leaving(),
             reach: self.reach(),
             refused_writes: self.board.refused_writes(),
-        };
-        readiness.answer()
+            ..NodeState::default()
+        }
     }
 
     /// Whether this node is about to leave its cluster.

@@ -44,7 +44,7 @@ mod tests;
 mod tls;
 
 pub use figures::PeerFigures;
-pub use tls::{TlsError, certificate_name, check_files};
+pub use tls::{CertificateExpiry, TlsError, certificate_name, check_files};
 
 pub(crate) use gate::ask_first;
 pub(crate) use join::ask_to_join;
@@ -154,6 +154,11 @@ impl Peers {
             *known = Arc::new(roster);
             is_another
         });
+    }
+
+    /// The ends of the validity of this node's certificates.
+    pub fn expiry(&self) -> CertificateExpiry {
+        self.tls.expiry()
     }
 
     /// The members now.

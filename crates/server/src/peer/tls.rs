@@ -23,8 +23,11 @@ use rustls::{
     ClientConfig, ClientConnection, Connection, DigitallySignedStruct, RootCertStore, ServerConfig,
     ServerConnection, SignatureScheme,
 };
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Hexadecimal digits of a name of a certificate between two dots, which may have 63 bytes.
 const LABEL_DIGITS: usize = 60;
@@ -75,6 +78,37 @@ pub(crate) struct Tls {
     /// For a node of which only the address is known.
     newcomer: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    expiry: CertificateExpiry,
+}
+
+/// Ends of the validity of certificates, in seconds since 1970; 0 if unknown, and of a node without certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CertificateExpiry {
+    /// Of the node's own.
+    pub certificate_expiry_seconds: i64,
+    /// Of the authority's; the first one of several.
+    pub authority_expiry_seconds: i64,
+}
+
+impl CertificateExpiry {
+    /// The time until the first of them ends; `None` if none is known.
+    pub fn left(self, now: Duration) -> Option<Duration> {
+        let ends = [self.certificate_expiry_seconds, self.authority_expiry_seconds];
+        let first = ends.into_iter().filter(|end| *end != 0).min()?;
+        Some(Duration::from_secs(u64::try_from(first).unwrap_or(0)).saturating_sub(now))
+    }
+
+    fn of(own: &CertificateDer<'_>, authorities: &[CertificateDer<'_>]) -> CertificateExpiry {
+        let authorities = authorities.iter().map(end_of_validity);
+        CertificateExpiry {
+            certificate_expiry_seconds: end_of_validity(own),
+            authority_expiry_seconds: authorities.min().unwrap_or(0),
+        }
+    }
+}
+
+fn end_of_validity(certificate: &CertificateDer<'_>) -> i64 {
+    X509Certificate::from_der(certificate).map_or(0, |(_, parsed)| parsed.validity().not_after.timestamp())
 }
 
 impl Tls {
@@ -82,12 +116,14 @@ impl Tls {
     pub(crate) fn load(ca: &Path, cert: &Path, key: &Path, node: &str) -> Result<Tls, TlsError> {
         let provider = Arc::new(provider());
         let mut roots = RootCertStore::empty();
-        for authority in certificates(ca)? {
+        let authorities = certificates(ca)?;
+        for authority in authorities.iter().cloned() {
             roots.add(authority).map_err(|error| wrong(ca, error))?;
         }
         let roots = Arc::new(roots);
         let chain = certificates(cert)?;
         check_own(cert, &chain, &roots, &provider, node)?;
+        let expiry = CertificateExpiry::of(&chain[0], &authorities);
         let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, error))?;
 
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
@@ -113,7 +149,13 @@ impl Tls {
             .map_err(|error| wrong(key, error))?;
         server.send_tls13_tickets = 0;
         server.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(Tls { client: Arc::new(client), newcomer: Arc::new(newcomer), server: Arc::new(server) })
+        let (client, newcomer, server) = (Arc::new(client), Arc::new(newcomer), Arc::new(server));
+        Ok(Tls { client, newcomer, server, expiry })
+    }
+
+    /// The ends of the validity of its certificates.
+    pub(crate) fn expiry(&self) -> CertificateExpiry {
+        self.expiry
     }
 
     /// The opener's end of a connection to some node of the cluster.

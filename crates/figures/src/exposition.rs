@@ -1,0 +1,328 @@
+//! The text of `/metrics`, by the library of Prometheus.
+//!
+//! 1. [`families`] gathers the series of a [`Reading`] by the rows of the table: a family where its first row stands.
+//! 2. The library encodes them through a collector, as OpenMetrics or in the older text format.
+//!
+//! Invariant: a family and its help stand once, and all of its series behind them.
+
+use crate::figure::{Figure, Kind, Scope, Unit};
+use crate::reading::{Distribution, Reading};
+use crate::table::FIGURES;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, prometheus_text, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit as BaseUnit};
+use serde_json::Value;
+use std::fmt;
+
+/// The label with a peer's name.
+const PEER: &str = "peer";
+
+/// The label with a level's number.
+const LEVEL: &str = "level";
+
+/// The forms of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus' text format, version 0.0.4.
+    Text,
+    /// OpenMetrics, version 1.0.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The form that a scraper's header `Accept` asks for.
+    pub fn accepted(accept: &[u8]) -> Format {
+        let is_asked = accept.split(|&byte| byte == b',').any(|media| {
+            let name = media.split(|&byte| byte == b';').next().unwrap_or_default();
+            name.trim_ascii().eq_ignore_ascii_case(b"application/openmetrics-text")
+        });
+        if is_asked { Format::OpenMetrics } else { Format::Text }
+    }
+
+    /// The value of the header `Content-Type`.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Text => prometheus_text::CONTENT_TYPE,
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// Writes all figures of `reading` that have a family.
+///
+/// # Errors
+/// If the library cannot encode them, which is a mistake of ours.
+pub fn exposition(reading: &Reading, format: Format) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Families(families(reading))));
+    let mut out = String::new();
+    match format {
+        Format::Text => prometheus_text::encode(&mut out, &registry)?,
+        Format::OpenMetrics => text::encode(&mut out, &registry)?,
+    }
+    Ok(out)
+}
+
+/// A family with its series.
+#[derive(Debug)]
+struct Family {
+    /// The row that stands for it.
+    figure: &'static Figure,
+    series: Vec<Series>,
+}
+
+#[derive(Debug)]
+struct Series {
+    labels: Vec<(&'static str, String)>,
+    value: Measure,
+}
+
+#[derive(Debug)]
+enum Measure {
+    Whole(u64),
+    Part(f64),
+    Times(Distribution),
+    /// 1: the labels say all.
+    Info,
+}
+
+#[derive(Debug)]
+struct Families(Vec<Family>);
+
+fn families(reading: &Reading) -> Vec<Family> {
+    let mut families: Vec<Family> = Vec::new();
+    for figure in FIGURES.iter().filter(|figure| !figure.metric.is_empty()) {
+        let at = families.iter().position(|it| it.figure.metric == figure.metric);
+        let at = at.unwrap_or_else(|| {
+            families.push(Family { figure, series: Vec::new() });
+            families.len() - 1
+        });
+        let family = &mut families[at];
+        match (figure.kind, figure.scope) {
+            (Kind::Text, _) => add_text(figure, reading, family),
+            (Kind::Histogram, _) => {
+                let of_figure = reading.histograms.iter().find(|it| it.is_of(figure));
+                let times = of_figure.map(|it| Measure::Times(it.times.clone()));
+                family.series.extend(times.map(|value| Series { labels: labels(figure), value }));
+            }
+            (_, Scope::Node) => {
+                let value = reading.stats.get(figure.stat).and_then(|value| measure(figure, value));
+                family.series.extend(value.map(|value| Series { labels: labels(figure), value }));
+            }
+            (_, Scope::Level) => add_levels(figure, reading, family),
+            (_, Scope::Peer) => add_peers(figure, reading, family),
+        }
+    }
+    families.retain(|family| !family.series.is_empty());
+    families
+}
+
+/// All texts of a family are labels of one series.
+fn add_text(figure: &Figure, reading: &Reading, family: &mut Family) {
+    if family.series.is_empty() {
+        family.series.push(Series { labels: Vec::new(), value: Measure::Info });
+    }
+    let text = reading.stats.get(figure.stat).and_then(Value::as_str).unwrap_or_default();
+    let label = figure.labels.first().map_or("text", |(label, _)| label);
+    family.series[0].labels.push((label, text.to_owned()));
+}
+
+fn add_levels(figure: &Figure, reading: &Reading, family: &mut Family) {
+    for (name, value) in &reading.stats {
+        if let Some(level) = figure.level_of(name)
+            && let Some(value) = measure(figure, value)
+        {
+            let labels = vec![(LEVEL, level.to_owned())];
+            family.series.push(Series { labels, value });
+        }
+    }
+}
+
+fn add_peers(figure: &Figure, reading: &Reading, family: &mut Family) {
+    let Some(Value::Object(peers)) = reading.stats.get("peers") else { return };
+    for (peer, figures) in peers {
+        if let Some(value) = figures.get(figure.stat).and_then(|value| measure(figure, value)) {
+            let mut labels = labels(figure);
+            labels.push((PEER, peer.clone()));
+            family.series.push(Series { labels, value });
+        }
+    }
+}
+
+fn labels(figure: &Figure) -> Vec<(&'static str, String)> {
+    figure.labels.iter().map(|(label, value)| (*label, (*value).to_owned())).collect()
+}
+
+/// The value in the base unit.
+fn measure(figure: &Figure, value: &Value) -> Option<Measure> {
+    match (figure.unit.divisor(), value.as_u64()) {
+        (1.0, Some(whole)) => Some(Measure::Whole(whole)),
+        (divisor, _) => value.as_f64().map(|value| Measure::Part(value / divisor)),
+    }
+}
+
+impl Collector for Families {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        for family in &self.0 {
+            family.encode(&mut encoder)?;
+        }
+        Ok(())
+    }
+}
+
+impl Family {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Figure { metric, kind, unit, help, .. } = *self.figure;
+        let is_gauge = kind == Kind::Gauge && !base::planted!(GaugeAsCounter);
+        let (metric_type, name) = match kind {
+            Kind::Text => (MetricType::Info, metric.strip_suffix("_info").unwrap_or(metric)),
+            Kind::Histogram => (MetricType::Histogram, metric),
+            _ if is_gauge => (MetricType::Gauge, metric),
+            _ => (MetricType::Counter, metric),
+        };
+        let unit = base_unit(unit);
+        let end = unit.as_ref().map_or("", |unit| unit.as_str());
+        // The library puts the unit behind the name itself.
+        let name = name.strip_suffix(end).map_or(name, |name| name.trim_end_matches('_'));
+        let mut metric = encoder.encode_descriptor(name, &sentence(help), unit.as_ref(), metric_type)?;
+        for series in &self.series {
+            series.encode(metric_type, &mut metric)?;
+        }
+        Ok(())
+    }
+}
+
+fn base_unit(unit: Unit) -> Option<BaseUnit> {
+    match unit.base() {
+        "bytes" => Some(BaseUnit::Bytes),
+        "seconds" => Some(BaseUnit::Seconds),
+        // The library's own is in the plural, which Prometheus does not use.
+        "ratio" => Some(BaseUnit::Other("ratio".to_owned())),
+        _ => None,
+    }
+}
+
+/// A help as a sentence.
+fn sentence(help: &str) -> String {
+    let mut chars = help.chars();
+    chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
+}
+
+impl Series {
+    fn encode(&self, metric_type: MetricType, family: &mut MetricEncoder<'_>) -> fmt::Result {
+        if let Measure::Info = self.value {
+            return family.encode_info(&self.labels);
+        }
+        match self.labels.is_empty() {
+            true => self.encode_value(metric_type, family),
+            false => self.encode_value(metric_type, &mut family.encode_family(&self.labels)?),
+        }
+    }
+
+    fn encode_value(&self, metric_type: MetricType, encoder: &mut MetricEncoder<'_>) -> fmt::Result {
+        match (&self.value, metric_type) {
+            (Measure::Whole(value), MetricType::Counter) => {
+                encoder.encode_counter::<NoLabelSet, u64, f64>(value, None)
+            }
+            (Measure::Part(value), MetricType::Counter) => {
+                encoder.encode_counter::<NoLabelSet, f64, f64>(value, None)
+            }
+            (Measure::Whole(value), _) => encoder.encode_gauge(value),
+            (Measure::Part(value), _) => encoder.encode_gauge(value),
+            (Measure::Times(times), _) => {
+                encoder.encode_histogram::<NoLabelSet>(times.sum, times.count, &times.all_buckets(), None)
+            }
+            (Measure::Info, _) => unreachable!("encoded above"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::reading::Histogram;
+    use serde_json::json;
+
+    fn reading() -> Reading {
+        let Value::Object(stats) = json!({
+            "nodename": "n\"1@h",
+            "annulet_version": "1.2",
+            "hints": 7,
+            "connections": 3,
+            "writes_paced_ms_total": 1_500,
+            "store_pressure": 250,
+            "level_2_bytes": 9,
+            "level_2_bytes_more": 9,
+            "peers": { "n2@h": { "peer_links_up": 2, "peer_frames_sent": 5 } },
+        }) else {
+            unreachable!("it is an object")
+        };
+        let times = Distribution { buckets: vec![(0.000_064, 1), (0.000_088, 2)], sum: 1.5, count: 4 };
+        let labels = &[("level", "eventual"), ("op", "get")];
+        Reading { stats, histograms: vec![Histogram { family: "annulet_request_seconds", labels, times }] }
+    }
+
+    #[test]
+    fn each_kind_has_its_form_and_base_unit() {
+        let text = exposition(&reading(), Format::Text).unwrap();
+        for line in [
+            "# TYPE annulet_hints_total counter",
+            "annulet_hints_total 7",
+            "# TYPE annulet_connections gauge",
+            "annulet_connections 3",
+            "annulet_writes_paced_seconds_total 1.5",
+            "annulet_store_pressure_ratio 0.25",
+            "annulet_level_bytes{level=\"2\"} 9",
+            "annulet_peer_links{direction=\"out\",peer=\"n2@h\"} 2",
+            "annulet_peer_messages_total{direction=\"out\",peer=\"n2@h\"} 5",
+            "annulet_request_seconds_bucket{level=\"eventual\",op=\"get\",le=\"8.8e-05\"} 3",
+            "annulet_request_seconds_bucket{level=\"eventual\",op=\"get\",le=\"+Inf\"} 4",
+            "annulet_request_seconds_count{level=\"eventual\",op=\"get\"} 4",
+            "# TYPE annulet_build_info gauge",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
+        }
+        assert!(text.contains("node=\"n\\\"1@h\""), "{text}");
+        assert_eq!(text.matches("annulet_level_bytes{").count(), 1, "a name that only begins alike");
+        assert!(!text.contains("# UNIT") && !text.contains("# EOF"), "{text}");
+    }
+
+    #[test]
+    fn openmetrics_has_units_and_an_end() {
+        let text = exposition(&reading(), Format::OpenMetrics).unwrap();
+        for line in [
+            "# TYPE annulet_writes_paced_seconds counter",
+            "# UNIT annulet_writes_paced_seconds seconds",
+            "annulet_writes_paced_seconds_total 1.5",
+            "# TYPE annulet_build info",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn a_scraper_gets_the_form_that_it_asks_for() {
+        for (accept, format) in [
+            ("", Format::Text),
+            ("*/*", Format::Text),
+            ("text/plain;version=0.0.4;q=0.5,*/*;q=0.1", Format::Text),
+            ("application/openmetrics-text;version=1.0.0,text/plain;q=0.5", Format::OpenMetrics),
+            ("text/plain;q=0.5, Application/OpenMetrics-Text", Format::OpenMetrics),
+        ] {
+            assert_eq!(Format::accepted(accept.as_bytes()), format, "{accept}");
+        }
+    }
+
+    /// A gauge that is exported as a counter has another name and another type: a test of the product's rows sees it.
+    #[cfg(feature = "planted")]
+    #[test]
+    fn planted_gauge_as_counter_is_seen() {
+        base::planted::plant(Some(base::planted::Planted::GaugeAsCounter));
+        let text = exposition(&reading(), Format::Text).unwrap();
+        base::planted::plant(None);
+        assert!(!text.lines().any(|line| line == "# TYPE annulet_connections gauge"), "{text}");
+    }
+}

@@ -1,0 +1,48 @@
+//! Figures of clients: connections, requests and their times.
+
+use crate::figure::{Figure, Kind, Scope, Unit};
+
+/// The rows.
+pub(super) const CLIENTS: &[Figure] = rows! {
+    Gauge "connections" "annulet_connections" Count: "open connections, of both protocols";
+    Gauge "pbc_active" "annulet_protobuf_connections" Count: "open connections by protocol buffers";
+    Gauge "pbc_connects" "" Count: "connections by protocol buffers begun in the last minute";
+    Counter "pbc_connects_total" "annulet_protobuf_connections_begun" Count: "connections by protocol buffers begun";
+    Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "get"]:
+        "time from the begin of a request to its answer; of an index query to its first answer";
+    Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "put"]:
+        "time from the begin of a request to its answer; of an index query to its first answer";
+    Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "delete"]:
+        "time from the begin of a request to its answer; of an index query to its first answer";
+    Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "index"]:
+        "time from the begin of a request to its answer; of an index query to its first answer";
+    Histogram "" "annulet_request_seconds" Seconds ["level" = "consistent", "op" = "get"]:
+        "time from the begin of a request to its answer; of an index query to its first answer";
+    Histogram "" "annulet_request_seconds" Seconds ["level" = "consistent", "op" = "put"]:
+        "time from the begin of a request to its answer; of an index query to its first answer";
+    Gauge "node_gets" "" Count: "gets that this node coordinated in the last minute";
+    Counter "node_gets_total" "" Count: "gets that this node coordinated: the histogram's count";
+    Gauge "node_puts" "" Count: "puts that this node coordinated in the last minute";
+    Counter "node_puts_total" "" Count: "puts that this node coordinated: the histogram's count";
+    Gauge "node_get_fsm_time_mean" "" Microseconds: "time of a get of the last minute, on average";
+    Gauge "node_get_fsm_time_median" "" Microseconds: "time that half of the gets did not exceed";
+    Gauge "node_get_fsm_time_95" "" Microseconds: "time that 95 % of the gets did not exceed";
+    Gauge "node_get_fsm_time_99" "" Microseconds: "time that 99 % of the gets did not exceed";
+    Gauge "node_get_fsm_time_100" "" Microseconds: "longest time of a get";
+    Gauge "node_put_fsm_time_mean" "" Microseconds: "time of a put of the last minute, on average";
+    Gauge "node_put_fsm_time_median" "" Microseconds: "time that half of the puts did not exceed";
+    Gauge "node_put_fsm_time_95" "" Microseconds: "time that 95 % of the puts did not exceed";
+    Gauge "node_put_fsm_time_99" "" Microseconds: "time that 99 % of the puts did not exceed";
+    Gauge "node_put_fsm_time_100" "" Microseconds: "longest time of a put";
+    Counter "errors_total" "annulet_request_errors" Count: "requests answered with an error";
+    Counter "refused_total" "annulet_requests_refused" Count: "requests refused because there was too much to do";
+    Gauge "requests_under_way" "annulet_requests_under_way" Count: "requests that are not answered yet";
+    Counter "hops_total" "annulet_request_hops" Count: "requests passed on to another shard of this node";
+    Counter "consistent_gets_total" "annulet_consistent_requests" Count ["op" = "get"]:
+        "requests on consistent types that clients of this node made";
+    Counter "consistent_puts_total" "annulet_consistent_requests" Count ["op" = "put"]:
+        "requests on consistent types that clients of this node made";
+    Counter "purges" "annulet_purges" Count: "purges begun on this node";
+    Counter "purge_keys" "annulet_purge_keys" Count: "keys that purges found, each of which was read or deleted";
+    Counter "purge_keys_failed" "annulet_purge_keys_failed" Count: "keys of purges that could not be read or deleted";
+};
