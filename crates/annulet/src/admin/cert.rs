@@ -2,7 +2,8 @@
 //!
 //! The folder has the authority (`ca.pem`, `ca.key`) and for each node a certificate and a key, named by what stands
 //! before the `@` of its name. What is there is kept: an authority that was overwritten would lock every node out.
-//! Certificates do not expire; a node is locked out by a new authority for the others.
+//! A node's certificate ends after a year, or `--days`; the authority's does not end. A node is locked out by a new
+//! authority for the others. A certificate that is to be replaced is removed with its key, and made again.
 
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use rcgen::{
@@ -15,6 +16,14 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use time::OffsetDateTime;
+
+/// Days of a certificate's validity: a year, so that whoever renews them has not forgotten how.
+const DAYS_DEFAULT: u32 = 365;
+
+/// The most days: ten years.
+pub const DAYS_MAX: u32 = 3650;
 
 /// What the authority is called in its certificate.
 const AUTHORITY: &str = "annulet cluster";
@@ -34,20 +43,26 @@ pub struct CertArgs {
     /// Name of a node, as in `serve --name`; once for each node.
     #[arg(long = "name", value_name = "NAME@HOST")]
     names: Vec<String>,
+    /// Days until the certificates of nodes end.
+    #[arg(long, value_name = "DAYS", default_value_t = DAYS_DEFAULT,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(DAYS_MAX)))]
+    days: u32,
 }
 
 /// Makes what is missing, and says what that was.
 pub fn run(args: &CertArgs) -> Result<(), Failure> {
-    for (path, made) in make(&args.dir, &args.names)? {
+    for (path, made) in make(&args.dir, &args.names, args.days)? {
         let word = if made { "made" } else { "kept" };
         writeln!(io::stdout(), "{word}  {}", path.display())?;
     }
     Ok(())
 }
 
-/// Makes what is missing in `dir`. The certificates, and whether each is new.
-pub fn make(dir: &Path, names: &[String]) -> Result<Vec<(PathBuf, bool)>, Failure> {
+/// Makes what is missing in `dir`, with certificates of nodes that end after so many days. The certificates, and whether
+/// each is new.
+pub fn make(dir: &Path, names: &[String], days: u32) -> Result<Vec<(PathBuf, bool)>, Failure> {
     let files = names.iter().map(|name| node_files(dir, name)).collect::<Result<Vec<_>, _>>()?;
+    let end = end_after(days);
     std::fs::create_dir_all(dir).map_err(|error| failed(dir, error))?;
     let ca = authority_files(dir);
     let mut done = Vec::new();
@@ -66,7 +81,7 @@ pub fn make(dir: &Path, names: &[String]) -> Result<Vec<(PathBuf, bool)>, Failur
         let made = missing(&files)?;
         if made {
             let key = new_key(&files)?;
-            let certificate = node(name).signed_by(&key, &issuer);
+            let certificate = node(name, end).signed_by(&key, &issuer);
             files.write(&key, &certificate.map_err(|error| failed(&files.certificate, error))?.pem())?;
         }
         check_files(&ca.certificate, &files.certificate, &files.key, name)
@@ -129,16 +144,25 @@ fn authority() -> CertificateParams {
     params
 }
 
-fn node(name: &str) -> CertificateParams {
+fn node(name: &str, end: OffsetDateTime) -> CertificateParams {
     let mut params = CertificateParams::new(vec![certificate_name(name)])
         .expect("hexadecimal digits and dots are text that certificates can have");
     params.distinguished_name = called(name);
+    params.not_after = end;
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     // A node opens connections and accepts them.
     params.extended_key_usages =
         vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     params
+}
+
+/// The moment after so many days.
+fn end_after(days: u32) -> OffsetDateTime {
+    let end = SystemTime::now() + Duration::from_secs(u64::from(days) * 24 * 3600);
+    let seconds = end.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let seconds = i64::try_from(seconds).expect("ten years from now are few seconds");
+    OffsetDateTime::from_unix_timestamp(seconds).expect("ten years from now are a date")
 }
 
 fn called(name: &str) -> DistinguishedName {

@@ -27,7 +27,7 @@ mod strong;
 pub(crate) mod table;
 mod types;
 
-pub use cert::{authority_files, make, node_files};
+pub use cert::{DAYS_MAX, authority_files, make, node_files};
 
 use crate::failure::Failure;
 

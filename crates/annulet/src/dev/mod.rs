@@ -123,7 +123,7 @@ fn supervise(args: &Args, data: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(data)
         .map_err(|error| Failure::new(FAILED, format!("{}: {error}", data.display())))?;
     let lock = control::lock(data)?;
-    admin::make(&data.join("certs"), &names)?;
+    admin::make(&data.join("certs"), &names, admin::DAYS_MAX)?;
     supervisor::run(args, data, plans, lock)
 }
 
