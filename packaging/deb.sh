@@ -92,5 +92,5 @@ pack "$main" xz
 mkdir -p "$debug/usr/share/doc"
 ln -s annulet "$debug/usr/share/doc/annulet-dbgsym"
 control "$debug" control-dbgsym
-# The symbols are compressed in their files.
-pack "$debug" none
+# The symbols are compressed in their files: a stronger form takes minutes and gains nothing.
+pack "$debug" gzip
