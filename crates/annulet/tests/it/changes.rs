@@ -268,6 +268,9 @@ fn a_newcomer_takes_the_place_of_a_member() {
     cluster.admin(&servers[0], &["cluster", "replace", &name(3), &name(4)]);
     let said = cluster.admin(&servers[0], &["cluster", "commit", "--wait"]);
     assert!(said.ends_with("settled\n"), "{said}");
+    // The one that goes votes no more.
+    let voters = agreed(&servers[0])["voters"].as_array().unwrap().clone();
+    assert!(voters.len() == 3 && !voters.contains(&name(3).into()), "{voters:?}");
     assert!(servers.pop().unwrap().wait().success());
     servers.push(newcomer);
     until("it is forgotten", || {

@@ -1,7 +1,12 @@
 //! `annulet top` and `annulet admin diag` of real nodes.
 use crate::common::nodes::{Cluster, until};
-use crate::common::run;
+use crate::common::{annulet, run};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::process::Stdio;
 
 /// An address where nobody listens.
 const NOBODY: &str = "127.0.0.1:1";
@@ -31,6 +36,45 @@ fn a_table_has_each_node_the_dead_one_and_the_member_that_was_not_named() {
     let text = String::from_utf8(text).unwrap();
     assert!(!text.contains('\x1b') && text.lines().count() == 5, "{text}");
     assert!(text.contains("2 members, 2 reached") && text.contains("its address was not given"), "{text}");
+}
+
+/// The beginning of each table on a terminal.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+#[test]
+fn a_table_on_a_terminal_follows_its_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&own).unwrap();
+    unlockpt(&own).unwrap();
+    let name = ptsname(&own, Vec::new()).unwrap().into_string().unwrap();
+    let resize = |columns| {
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&own, size).unwrap();
+    };
+    resize(80);
+    let theirs = OpenOptions::new().read(true).write(true).open(name).unwrap();
+    let mut command = annulet(folder.path(), &["top", "--every", "1", NOBODY]);
+    let mut child = command.stdout(theirs).stderr(Stdio::null()).spawn().unwrap();
+    drop(command);
+    let mut terminal = File::from(own.try_clone().unwrap());
+    let mut seen = String::new();
+    let mut tables = |count: usize| {
+        let mut bytes = [0; 4096];
+        while seen.matches(CLEAR).count() < count {
+            let len = terminal.read(&mut bytes).unwrap();
+            seen.push_str(&String::from_utf8_lossy(&bytes[..len]));
+        }
+        let last = seen.rsplit(CLEAR).nth(1).unwrap_or_default();
+        last.lines().map(|line| line.trim_end().chars().count()).max().unwrap_or_default()
+    };
+    assert!(tables(2) > 40, "a dead node is a row, and the table goes on");
+    resize(30);
+    // A table that was begun before may be as wide as the terminal was.
+    let widths = [tables(4), tables(5)];
+    assert!(widths[1] <= 30, "{widths:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]
