@@ -158,9 +158,10 @@ mod tests {
 
     #[test]
     fn every_row_has_a_name_of_its_own() {
-        use crate::{first_light, house, load_generator, quorum};
+        use crate::{first_light, house, load_generator, quorum, strong};
         let (first_light, house) = (names(&first_light::SET), names(&house::SET));
-        for mut names in [first_light, house, names(&load_generator::SET), names(&quorum::SET)] {
+        let (quorum, strong) = (names(&quorum::SET), names(&strong::SET));
+        for mut names in [first_light, house, names(&load_generator::SET), quorum, strong] {
             let count = names.len();
             names.sort();
             names.dedup();

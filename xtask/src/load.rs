@@ -37,6 +37,10 @@ pub enum Op {
     Head,
     /// Ask for a key that is not there.
     Miss,
+    /// Write a value of a consistent type if there is none.
+    PutOnce,
+    /// Write a value of a consistent type over the one that the connection's thread has seen.
+    Cas,
 }
 
 impl Op {
@@ -47,6 +51,8 @@ impl Op {
             Op::Put => "put",
             Op::Head => "head",
             Op::Miss => "miss",
+            Op::PutOnce => "put_once",
+            Op::Cas => "cas",
         }
     }
 }
@@ -63,12 +69,14 @@ pub enum Until {
 /// A closed loop.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// `pb`, `http` or `redis`.
+    /// `pb`, `http`, `redis` or `etcd`.
     pub driver: &'static str,
     /// The operation.
     pub op: Op,
     /// Connections, spread evenly over the servers.
     pub connections: usize,
+    /// The consistent bucket type of the bucket; none for the default type.
+    pub consistent_type: Option<&'static str>,
     /// The bucket.
     pub bucket: String,
     /// Keys: so many.
@@ -85,7 +93,17 @@ impl Load {
     /// Operations on any of so many keys, by Riak's protocol buffers.
     pub fn new(op: Op, connections: usize, keys: u64) -> Load {
         let bucket = "figures".to_owned();
-        Load { driver: "pb", op, connections, bucket, keys, in_order: false, value_len: VALUE_LEN, seed: 1 }
+        Load {
+            driver: "pb",
+            op,
+            connections,
+            consistent_type: None,
+            bucket,
+            keys,
+            in_order: false,
+            value_len: VALUE_LEN,
+            seed: 1,
+        }
     }
 
     /// Writes each of so many keys once.
@@ -106,8 +124,10 @@ impl Load {
             Until::Ops(count) => format!("operations_max = {count}"),
         };
         let attempts = if self.in_order && *op == Op::Put { ATTEMPTS } else { 1 };
+        let of_type = |name| format!("bucket_type = \"{name}\"\nconsistent = true\n");
+        let bucket_type = self.consistent_type.map(of_type).unwrap_or_default();
         format!(
-            "driver = \"{driver}\"\nseed = {seed}\nconcurrency = {connections}\nwarm_up = \"0s\"\n{end}\n\
+            "{bucket_type}driver = \"{driver}\"\nseed = {seed}\nconcurrency = {connections}\nwarm_up = \"0s\"\n{end}\n\
              bucket = \"{bucket}\"\n\
              keys = {{ kind = \"{kind}\", count = {keys}, prefix = \"{prefix}\", digits = {} }}\n\
              value = {{ size = {value_len} }}\ncheck = {{ audit = 0, keys_max = 0 }}\n\

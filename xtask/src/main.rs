@@ -1,11 +1,11 @@
 //! Measurements and chores of this repository: `cargo xtask figures NAME`, `cargo xtask micro`.
 //!
 //! The modules, from the ground up: [`sys`] (CPU clocks, tools), [`stats`] (medians and spreads), [`load`] (closed
-//! loops of the crate `bench`), [`measure`] (CPU per operation), [`nodes`] and [`redis`] (the measured servers),
-//! [`calibrate`] (the machine without them), [`strace`], [`rows`] and [`report`] (the output), [`figures`] (how a set
-//! of figures runs), and one folder per set: [`first_light`], [`quorum`], [`house`] (of the source files);
-//! [`load_generator`] is a file. On their own: [`micro`] counts instructions, [`fuzz`] gives random input,
-//! [`package`] makes what is installed.
+//! loops of the crate `bench`), [`measure`] (CPU per operation), [`nodes`], [`redis`] and [`etcd`] (the measured
+//! servers), [`calibrate`] (the machine without them), [`strace`], [`rows`] and [`report`] (the output), [`figures`]
+//! (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`strong`], [`house`] (of the
+//! source files); [`load_generator`] is a file. On their own: [`micro`] counts instructions, [`fuzz`] gives random
+//! input, [`package`] makes what is installed.
 //!
 //! The crate `words` measures the words of texts, and counts for [`house`] no items of tests.
 //!
@@ -13,6 +13,7 @@
 //! (`annulet bench experiments`, folder `experiments/`).
 
 mod calibrate;
+mod etcd;
 mod figures;
 mod first_light;
 mod fuzz;
@@ -30,6 +31,7 @@ mod report;
 mod rows;
 mod stats;
 mod strace;
+mod strong;
 mod sys;
 
 use clap::{Parser, Subcommand};
@@ -72,6 +74,8 @@ enum Figures {
     FirstLight(first_light::Options),
     /// Three nodes: CPU per operation, forms of reads.
     Quorum(Options<quorum::Part>),
+    /// Three nodes: consistent bucket types beside eventual ones, and beside etcd.
+    Strong(Options<strong::Part>),
     /// The source files: methods, circles of files, long functions, asserts, files of a GET.
     House(Options<house::Part>),
     /// The load generator itself: what it can do, what it costs, whether it tells the truth.
@@ -83,6 +87,7 @@ impl Figures {
         match self {
             Figures::FirstLight(options) => first_light::run(options),
             Figures::Quorum(options) => quorum::run(options),
+            Figures::Strong(options) => strong::run(options),
             Figures::House(options) => house::run(options),
             Figures::Bench(options) => load_generator::run(options),
         }

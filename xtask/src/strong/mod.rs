@@ -1,0 +1,105 @@
+//! The figures of consistent bucket types: three processes, beside an eventual type of the same nodes and beside etcd.
+//!
+//! * [`cpu`]: CPU per operation, latencies, bytes written.
+//!
+//! Not here: faults other than those that a script of processes can make, which are the simulator's.
+
+mod cpu;
+
+use crate::figures::{self, Options, Set};
+use crate::measure::Window;
+use crate::nodes::{Cluster, Setup};
+use crate::{Result, figures::Part as Run};
+use clap::ValueEnum;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Nodes; each has a copy of everything.
+const NODES: u16 = 3;
+
+/// Objects that reads ask for.
+const OBJECTS: u64 = 100_000;
+
+/// The consistent bucket type.
+const TYPE: &str = "strong";
+
+/// Time for the activation of the type: stores register within some seconds.
+const ACTIVATION_MAX: Duration = Duration::from_secs(60);
+
+/// A part of a run: rows that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// CPU per operation, latencies and bytes written.
+    Cpu,
+}
+
+/// The amount of measurement.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Rounds through all rows.
+    rounds: usize,
+    /// Of each row, in each round.
+    window: Window,
+    /// Objects that reads ask for.
+    objects: u64,
+}
+
+const FULL: Plan = Plan {
+    rounds: 5,
+    window: Window { warm_up: Duration::from_millis(500), time: Duration::from_secs(3) },
+    objects: OBJECTS,
+};
+
+const QUICK: Plan = Plan {
+    rounds: 3,
+    window: Window { warm_up: Duration::from_millis(300), time: Duration::from_millis(1500) },
+    objects: OBJECTS / 5,
+};
+
+const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but each is measured shorter (1.5 s instead of 3 s), less \
+    often (3 rounds instead of 5), and with 20,000 objects instead of 100,000";
+
+const METHOD: &str = include_str!("../../method/strong.md").trim_ascii_end();
+
+type Context = figures::Context<Plan>;
+
+impl Context {
+    /// A cluster on new data folders, with an active consistent type.
+    fn cluster(&self, name: &str) -> Result<Cluster> {
+        let setup = Setup::new(&self.binary, self.home.join(name), NODES, "sync")?;
+        let cluster = Cluster::start(&setup)?;
+        let node = cluster.http[0].to_string();
+        let admin = |words: &[&str]| {
+            let mut command = Command::new(&self.binary);
+            command.args(["admin", "--node", &node, "bucket-type"]).args(words).stdout(Stdio::null());
+            Ok::<bool, crate::Failure>(command.status()?.success())
+        };
+        if !admin(&["create", TYPE, "{\"props\":{\"consistent\":true,\"n_val\":3}}"])? {
+            return Err("the consistent type was not created".into());
+        }
+        // Stores that are not registered yet are named, and the activation is asked for again.
+        let begin = Instant::now();
+        while !admin(&["activate", TYPE])? {
+            if begin.elapsed() > ACTIVATION_MAX {
+                return Err("the consistent type was not activated".into());
+            }
+            sleep(Duration::from_millis(200));
+        }
+        Ok(cluster)
+    }
+}
+
+pub const SET: Set<Part, Plan> = Set {
+    name: "strong",
+    title: "Consistent types",
+    method: METHOD,
+    needs_binary: true,
+    quick_leaves_out: QUICK_LEAVES_OUT,
+    parts: &[Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run }],
+};
+
+/// Measures, prints, writes the page.
+pub fn run(options: &Options<Part>) -> Result<()> {
+    SET.run([FULL, QUICK], options, "")
+}
