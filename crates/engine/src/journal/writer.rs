@@ -3,7 +3,8 @@
 //! Records are encoded straight into the open group. [`Writer::flush`] hands the open group to the disk as one
 //! operation, write and sync together, whenever none is under way; whatever queued meanwhile is the next
 //! group. So a lone writer waits for nothing but the disk, and many writers share each sync, without a timer.
-//! At durability `none` nobody waits, so a group is handed over when enough has gathered, or at a tick.
+//! At durability `none` nobody waits, so a group is handed over when enough has gathered, or at a tick. So is a group
+//! of commit marks alone: no answer waits for them.
 //!
 //! Invariants
 //! * One group is under way at a time, so positions become durable in order.
@@ -51,8 +52,8 @@ pub const WAITING_BYTES_MAX: usize = 64 << 20;
 /// by the queue alone.
 const LARGE_BATCH_BYTES: usize = 256 << 10;
 
-/// At durability `none` nobody waits for a group, so it is handed over when so much has gathered, or at a tick: a
-/// wake-up of the writer thread for every few records would cost more than the records.
+/// At durability `none` nobody waits for a group, nor for one of commit marks alone. It is handed over when so much has
+/// gathered, or at a tick: a wake-up of the writer thread for every few records would cost more than the records.
 const LAZY_GROUP_BYTES: usize = 256 << 10;
 
 /// A group that comes behind so many bytes of its segment which were not synced is. One sync of what gathers while a
@@ -160,6 +161,8 @@ pub struct Writer {
     unsynced: u64,
     sync_wanted: bool,
     push_wanted: bool,
+    /// Somebody may wait for a record of the open group.
+    open_is_awaited: bool,
     fenced: Option<String>,
     /// Why the first group that waits was not written, until it is.
     refused: Option<Error>,
@@ -216,6 +219,7 @@ impl Writer {
             unsynced: 0,
             sync_wanted: false,
             push_wanted: false,
+            open_is_awaited: false,
             fenced: None,
             refused: None,
             tries: false,
@@ -283,7 +287,10 @@ impl Writer {
     ) -> Appended {
         if self.open.data.is_empty() {
             self.open_group();
+            self.open_is_awaited = false;
         }
+        // What a commit mark tells is known again without it.
+        self.open_is_awaited |= kind != Kind::CommitMark;
         let next_seq = Seq(self.next_seq.0 + seqs);
         let (jsn, seq) = (self.next_jsn, Seq(next_seq.0 - seqs.min(1)));
         let before = self.open.data.len();
@@ -334,11 +341,8 @@ impl Writer {
                 && self.may_sync();
         }
         let open = self.open.data.len();
-        let open_is_due = if self.durability == Durability::None && !self.push_wanted {
-            open >= LAZY_GROUP_BYTES
-        } else {
-            open > 0
-        };
+        let is_lazy = self.durability == Durability::None || !self.open_is_awaited;
+        let open_is_due = if is_lazy && !self.push_wanted { open >= LAZY_GROUP_BYTES } else { open > 0 };
         self.in_flight.is_none()
             && self.fenced.is_none()
             && (!self.full.is_empty() || open_is_due || self.sync_wanted)
