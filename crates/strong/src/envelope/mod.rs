@@ -25,6 +25,12 @@ pub const ENVELOPE_BYTES_MAX: usize = 1 << 20;
 /// Messages in one envelope: as many as a receiver handles in a few milliseconds.
 pub const ENVELOPE_MESSAGES_MAX: usize = 4_096;
 
+/// Room for the fields in front of the messages of one founding.
+const HEAD_BYTES: usize = 40;
+
+/// Bytes in front of a message, at most: a prefix and a length.
+const MESSAGE_HEAD_BYTES_MAX: usize = 8;
+
 /// A group, as its voters name it to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupId {
@@ -71,7 +77,8 @@ pub struct Envelope {
 impl Envelope {
     /// Its bytes.
     pub fn encode(&self) -> Bytes {
-        let mut out = BytesMut::new();
+        let bytes = self.messages.iter().map(|(_, message)| MESSAGE_HEAD_BYTES_MAX + message.len());
+        let mut out = BytesMut::with_capacity(HEAD_BYTES + bytes.sum::<usize>());
         out.put_u8(ENVELOPE_VERSION);
         out.put_u8(match self.lane {
             Lane::Liveness => 0,

@@ -71,6 +71,12 @@ pub(super) fn number(fields: &mut Reader) -> Result<u64, Malformed> {
     }
 }
 
+/// Bytes of a number as a varint.
+fn varint_len(number: u64) -> usize {
+    let bits = (u64::BITS - number.leading_zeros()).max(1);
+    bits.div_ceil(7) as usize
+}
+
 impl Write {
     /// Bytes that it takes, about.
     pub(super) fn size(&self) -> usize {
@@ -82,6 +88,32 @@ impl Payload {
     /// Its bytes as the data of an entry; empty for a leader's first entry alone.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(self.size());
+        self.put(&mut out);
+        out.freeze()
+    }
+
+    /// Writes its bytes behind their number.
+    pub(super) fn put_with_len(&self, out: &mut BytesMut) {
+        put_varint(out, self.len() as u64);
+        let before = out.len();
+        self.put(out);
+        debug_assert_eq!(out.len() - before, self.len(), "the length is that of the bytes");
+    }
+
+    /// The number of its bytes.
+    fn len(&self) -> usize {
+        match self {
+            Payload::First => 0,
+            Payload::Write(Write { key, object: None }) => 1 + key.len(),
+            Payload::Write(Write { key, object: Some(object) }) => {
+                1 + varint_len(key.len() as u64) + key.len() + object.len()
+            }
+            Payload::Reap { through } => 1 + varint_len(*through),
+            Payload::Configuration(bytes) => 1 + bytes.len(),
+        }
+    }
+
+    fn put(&self, out: &mut BytesMut) {
         match self {
             Payload::First => {}
             Payload::Write(Write { key, object: None }) => {
@@ -90,19 +122,18 @@ impl Payload {
             }
             Payload::Write(Write { key, object: Some(object) }) => {
                 out.put_u8(1);
-                put_bytes(&mut out, key);
+                put_bytes(out, key);
                 out.put_slice(object);
             }
             Payload::Reap { through } => {
                 out.put_u8(2);
-                put_varint(&mut out, *through);
+                put_varint(out, *through);
             }
             Payload::Configuration(bytes) => {
                 out.put_u8(3);
                 out.put_slice(bytes);
             }
         }
-        out.freeze()
     }
 
     /// The payload in the data of an entry.

@@ -7,7 +7,7 @@
 //! read follows the rules that can be checked without the receiver's log. `guard.rs` checks the others.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use protocol::peer::{Malformed, Reader, put_bytes, put_varint};
+use protocol::peer::{Malformed, Reader, put_varint};
 use raft::eraftpb::{self, MessageType};
 
 use super::configuration::Configuration;
@@ -28,6 +28,9 @@ pub(crate) mod kind {
         message.get(1).copied()
     }
 }
+
+/// Room for all fields of most messages but entries.
+const FIELDS_BYTES: usize = 40;
 
 /// The library's mark of a vote request that a leader asked for.
 const TRANSFER: &[u8] = b"CampaignTransfer";
@@ -134,7 +137,11 @@ pub enum Message {
 impl Message {
     /// Its bytes.
     pub fn encode(&self) -> Bytes {
-        let mut out = BytesMut::new();
+        let entries = match self {
+            Message::Append { entries, .. } => entries.iter().map(Entry::size).sum(),
+            _ => 0,
+        };
+        let mut out = BytesMut::with_capacity(FIELDS_BYTES + entries);
         out.put_u8(MESSAGE_VERSION);
         self.put(&mut out);
         out.freeze()
@@ -384,7 +391,7 @@ fn flags(fields: &mut Reader, mask: u8) -> Result<u8, Malformed> {
 /// An entry of an append: its index is that of its place.
 fn put_entry(out: &mut BytesMut, entry: &Entry) {
     put_varint(out, entry.term);
-    put_bytes(out, &entry.payload.encode());
+    entry.payload.put_with_len(out);
 }
 
 fn read_append(fields: &mut Reader) -> Result<Message, Malformed> {

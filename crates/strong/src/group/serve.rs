@@ -45,7 +45,7 @@ impl Group {
         let (key, is_deletion) = (write.key.clone(), write.object.is_none());
         let size = write.size();
         let payload = Payload::Write(write);
-        if self.is_full(size) || self.raw.propose(Vec::new(), payload.encode().to_vec()).is_err() {
+        if self.is_full(size) || self.raw.propose(Vec::new(), payload.encode().into()).is_err() {
             return self.answer(token, Answer::Unavailable(Cause::Overload));
         }
         let (index, term) = (last + 1, self.term());

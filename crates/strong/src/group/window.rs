@@ -28,12 +28,16 @@ impl<G: Ord + Copy> Window<G> {
 
     /// Notes the use of a group, and the bytes of its log.
     pub fn note(&mut self, group: G, bytes: usize) {
-        self.set(group, 0);
+        if bytes == 0 {
+            return self.set(group, 0);
+        }
         self.used += 1;
-        if bytes > 0 {
-            self.groups.insert(group, (bytes, self.used));
-            self.uses.insert(self.used, group);
-            self.bytes += bytes;
+        let before = self.groups.insert(group, (bytes, self.used));
+        self.uses.insert(self.used, group);
+        self.bytes += bytes;
+        if let Some((bytes, used)) = before {
+            self.bytes -= bytes;
+            self.uses.remove(&used);
         }
     }
 
