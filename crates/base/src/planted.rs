@@ -139,6 +139,8 @@ pub enum Planted {
     CasBesideProposal,
     /// All confirmed reads of a term have the same context, so a late answer confirms a later read.
     ReadIndexReused,
+    /// A follower of a consistent group serves reads that its leader has not confirmed.
+    ReadUnconfirmed,
     /// A voter takes part before the cluster has registered the start of its process.
     CloneVotesBeforeRegistered,
     /// A voter that lacks entries that it acknowledged drops the message that shows it, and goes on voting.

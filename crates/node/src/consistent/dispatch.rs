@@ -1,7 +1,8 @@
 //! The way of a request to the leader of its group.
 //!
 //! 1. If this store leads and is ready, the request is served here.
-//! 2. If another one leads, its node is asked. A node without a voter of the group asks the voters in turn.
+//! 2. If another one leads, a follower here serves reads, which the leader confirms. Writes, and reads that it did not
+//!    confirm in time, go to the leader's node. A node without a voter of the group asks the voters in turn.
 //! 3. Without a leader that reaches a majority the request waits until there is one, for [`LEADER_WAIT_MAX`] or until
 //!    its deadline.
 //!
@@ -160,6 +161,9 @@ impl ConsistentGroups {
             let leader = leader.map(|leader| leader.node);
             return match leader.filter(|_| pending.asked < HINTS_MAX || is_asked) {
                 _ if is_asked => refuse(env, &pending, leader),
+                Some(_) if pending.asked == 0 && held.serves_reads() && pending.is_read() => {
+                    self.read_as_follower(env, pending);
+                }
                 Some(leader) => self.ask(env, leader, pending),
                 None => self.wait(env, pending),
             };

@@ -88,6 +88,11 @@ impl HeldGroup {
         }
     }
 
+    /// Whether this store, which follows, may serve a read that the leader confirms: it is not in a catch-up.
+    pub fn serves_reads(&self) -> bool {
+        self.checkpoint.is_none() && !self.is_held() && self.group.can_ask_leader()
+    }
+
     /// The bytes of its state as the store keeps them: the length of the group's state (u16), the group's state, and
     /// the record of a catch-up if there is one.
     pub fn stored_state(&self, state: &GroupState) -> Bytes {

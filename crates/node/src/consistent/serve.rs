@@ -2,7 +2,7 @@
 //!
 //! 1. A write looks its key's head up. In the same step, in which nothing is applied, it is proposed with that version.
 //!    A lookup that had to wait for the disk is made again if entries were applied meanwhile.
-//! 2. A read is confirmed by a majority, and then looks its key up.
+//! 2. A read is confirmed by a majority, and then looks its key up. A follower serves it, too: its leader confirms it.
 //! 3. An answer of the group ends its request. One that was not proposed may go to another leader.
 //!
 //! Invariant: a request whose write may be applied ends as *timeout*, and never as *unavailable*.
@@ -21,6 +21,7 @@ use super::ConsistentGroups;
 use super::dispatch::Pending;
 use super::group::GroupKey;
 use crate::shard::env::Env;
+use crate::shard::reply_to::ReplyTo;
 use crate::shard::store_error::store_error;
 
 /// A request that its group has.
@@ -105,6 +106,11 @@ impl WaitingLookup {
 }
 
 impl Pending {
+    /// Whether it only reads.
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self.request, Request::Get(_))
+    }
+
     /// The ledger key that it is about.
     fn ledger_key(&self) -> Bytes {
         let bucket = self.request.bucket().expect("it is about a key");
@@ -116,7 +122,13 @@ impl Pending {
 }
 
 impl ConsistentGroups {
-    /// Has this store's group, which leads, execute a request.
+    /// Has this store's group, which follows, execute a read. If it is not confirmed, the leader's node is asked.
+    pub(super) fn read_as_follower(&mut self, env: &mut Env, mut pending: Pending) {
+        pending.asked += 1;
+        self.serve(env, pending);
+    }
+
+    /// Has this store's group execute a request: one that leads, or for a read one that follows.
     pub(super) fn serve(&mut self, env: &mut Env, pending: Pending) {
         match &pending.request {
             Request::Get(get) => match check_get(get, &env.knobs.limits) {
@@ -198,7 +210,7 @@ impl ConsistentGroups {
         found: Result<Option<Found>, engine::Error>,
     ) {
         match lookup {
-            WaitingLookup::Read(pending) => respond(env, &pending, found),
+            WaitingLookup::Read(pending) => self.end_read(env, *pending, found),
             WaitingLookup::Write { pending, plan, applied } => {
                 let held = self.groups.get(&pending.group);
                 let is_ready = held.is_some_and(|held| held.group.is_ready() && !held.is_held());
@@ -227,7 +239,7 @@ impl ConsistentGroups {
                 pending.reply(env, Ok(plan.response(&head, &value)));
             }
             (Answer::Readable, _) => match env.store.lookup(&pending.ledger_key(), want_of(&pending)) {
-                Lookup::Done(found) => respond(env, &pending, found),
+                Lookup::Done(found) => self.end_read(env, pending, found),
                 Lookup::NeedsIo(id) => self.served.wait_for(id, WaitingLookup::Read(Box::new(pending))),
             },
             // Nothing was proposed, or another entry took its place: it may be decided anew.
@@ -242,6 +254,15 @@ impl ConsistentGroups {
                 pending.reply(env, Err(error));
             }
         }
+    }
+
+    /// Ends a confirmed read. What a follower cannot read, its leader may.
+    fn end_read(&mut self, env: &mut Env, pending: Pending, found: Result<Option<Found>, engine::Error>) {
+        let leads = self.groups.get(&pending.group).is_some_and(|held| held.group.leads());
+        if found.is_err() && !leads && !matches!(pending.reply_to, ReplyTo::Leader(..)) {
+            return self.todo.push_back(super::Todo::Dispatch(Box::new(pending)));
+        }
+        respond(env, &pending, found);
     }
 
     /// Ends a request of a group that this store has left: its write may be applied.

@@ -41,6 +41,14 @@ impl Configuration {
         self.has_voter(voter) || self.learners.contains(&voter)
     }
 
+    /// Whether the voters that count are a majority of each half.
+    pub fn is_majority(&self, counts: impl Fn(VoterId) -> bool) -> bool {
+        let is_majority = |voters: &BTreeSet<VoterId>| {
+            voters.is_empty() || voters.iter().filter(|voter| counts(**voter)).count() > voters.len() / 2
+        };
+        is_majority(&self.voters) && is_majority(&self.outgoing)
+    }
+
     /// All members but one. While members change, a voter may come twice.
     pub fn others(&self, here: VoterId) -> impl Iterator<Item = VoterId> {
         let all = [&self.voters, &self.outgoing, &self.learners];

@@ -6,8 +6,6 @@
 //!    for it.
 //! 3. [`Group::on_time`] begins elections and sends heartbeats.
 
-use std::collections::BTreeSet;
-
 use base::Monotonic;
 use raft::{ProgressState, Ready, StateRole, eraftpb};
 
@@ -30,7 +28,6 @@ impl Group {
             let released = self.outbox.hold(number, has_write, ready.take_persisted_messages());
             self.send_all(released, now);
 
-            let confirmed = ready.take_read_states();
             let committed = ready.take_committed_entries();
             self.raw.advance_append_async(ready);
             if !self.outbox.has_writes() {
@@ -40,13 +37,9 @@ impl Group {
                 self.timers.note_commit(now);
             }
             self.apply(&committed);
-            for read in confirmed {
-                self.on_confirmed(message::context_of(&read.request_ctx), read.index);
-            }
             self.follow_role(now);
         }
         self.want_catch_ups();
-        self.serve();
     }
 
     /// Hands out term, vote and entries to be written; whether there are any.
@@ -159,6 +152,8 @@ impl Group {
         }
         if self.role.1 == StateRole::Leader {
             self.on_leadership_lost();
+        } else {
+            self.end_reads();
         }
         if role == StateRole::Leader {
             self.leads_since = now;
@@ -166,16 +161,20 @@ impl Group {
         self.role = (term, role);
     }
 
-    /// Begins an election or sends heartbeats, if they are due.
-    pub(super) fn on_time(&mut self, now: Monotonic) {
-        if self.leads() {
-            if self.timers.take_heartbeat(now) {
-                self.send_heartbeats(now);
-            }
-        } else if self.may_campaign() && self.timers.take_election(now, &mut *self.rng) {
+    /// Begins an election or sends heartbeats, if they are due; whether the library has something to do.
+    pub(super) fn on_time(&mut self, now: Monotonic) -> bool {
+        let is_due = if self.leads() {
+            self.timers.take_heartbeat(now)
+        } else {
+            self.may_campaign() && self.timers.take_election(now, &mut *self.rng)
+        };
+        if is_due && self.leads() {
+            self.send_heartbeats(now);
+        } else if is_due {
             // The library refuses only to a leader.
             drop(self.raw.campaign());
         }
+        is_due
     }
 
     /// Sends heartbeats to the voters that are due, and resigns if no majority is heard.
@@ -204,12 +203,18 @@ impl Group {
 
     /// Whether the voters that can be reached, this one included, are a majority.
     pub(super) fn reaches_majority(&self) -> bool {
+        self.is_majority(|voter| voter == self.identity.voter || self.timers.reaches(voter))
+    }
+
+    /// Whether the voters that count are a majority of each half of the configuration.
+    pub(super) fn is_majority(&self, counts: impl Fn(VoterId) -> bool) -> bool {
+        self.raw.store().configuration.is_majority(counts)
+    }
+
+    /// The voters of both halves of the configuration; one of both comes twice.
+    pub(super) fn voters(&self) -> impl Iterator<Item = VoterId> {
         let configuration = &self.raw.store().configuration;
-        let is_reached = |voter: &&VoterId| **voter == self.identity.voter || self.timers.reaches(**voter);
-        let is_majority = |voters: &BTreeSet<VoterId>| {
-            voters.is_empty() || voters.iter().filter(is_reached).count() > voters.len() / 2
-        };
-        is_majority(&configuration.voters) && is_majority(&configuration.outgoing)
+        configuration.voters.iter().chain(&configuration.outgoing).copied()
     }
 
     /// Whether this voter may stand for election: it hears voters enough to win.

@@ -64,6 +64,9 @@ impl Group {
             return self.on_incomplete(from, term);
         }
         self.on_catch_up_answer(from, &message, now);
+        if self.takes_beside(from, &message) {
+            return;
+        }
         if let Some(mut message) = message.to_library() {
             (message.from, message.to) = (from.number(), self.identity.voter.number());
             // The library's error says that it has no use for the message.

@@ -130,6 +130,22 @@ pub enum Message {
         /// The leader's term.
         term: u64,
     },
+    /// A follower asks for the index of a read. It had accepted no later term when it asked.
+    ReadQuestion {
+        /// The term of the leader that it asks, and its own.
+        term: u64,
+        /// The read.
+        context: u64,
+    },
+    /// The answer to a read question.
+    ReadReply {
+        /// The question's.
+        term: u64,
+        /// The question's.
+        context: u64,
+        /// The entry that is to be applied before the read is served; zero if the read was not confirmed.
+        index: u64,
+    },
     /// This voter lost entries that it had acknowledged, and never takes part again under this birth.
     Forgot,
 }
@@ -185,6 +201,8 @@ impl Message {
                 configuration.put(out);
             }
             Message::Incomplete { term } => head(10, &[*term]),
+            Message::ReadQuestion { term, context } => head(11, &[*term, *context]),
+            Message::ReadReply { term, context, index } => head(12, &[*term, *context, *index]),
         }
     }
 
@@ -238,6 +256,11 @@ impl Message {
                 Message::Snapshot { term, last, reaped, configuration }
             }
             10 => Message::Incomplete { term: term(fields)? },
+            11 => Message::ReadQuestion { term: term(fields)?, context: fields.varint()? },
+            12 => {
+                let (term, context) = (term(fields)?, fields.varint()?);
+                Message::ReadReply { term, context, index: number(fields)? }
+            }
             _ => return Err(Malformed("an unknown message")),
         };
         fields.end()?;
@@ -256,6 +279,8 @@ impl Message {
             | Message::TimeoutNow { term }
             | Message::Snapshot { term, .. }
             | Message::Incomplete { term }
+            | Message::ReadQuestion { term, .. }
+            | Message::ReadReply { term, .. }
             | Message::Resigned { term } => Some(term),
             Message::Forgot => None,
         }
@@ -355,7 +380,11 @@ impl Message {
                 (metadata.index, metadata.term) = *last;
                 metadata.set_conf_state(configuration.conf_state());
             }
-            Message::Resigned { .. } | Message::Incomplete { .. } | Message::Forgot => return None,
+            Message::Resigned { .. }
+            | Message::Incomplete { .. }
+            | Message::ReadQuestion { .. }
+            | Message::ReadReply { .. }
+            | Message::Forgot => return None,
         }
         message.term = term;
         Some(message)
@@ -457,12 +486,14 @@ mod tests {
             Message::Resigned { term: 4 },
             Message::Snapshot { term: 4, last: (9, 3), reaped: 7, configuration: configuration() },
             Message::Incomplete { term: 4 },
+            Message::ReadQuestion { term: 4, context: 300 },
+            Message::ReadReply { term: 4, context: 300, index: 9 },
         ]
     }
 
     #[test]
     fn golden_bytes() {
-        let expected: [&[u8]; 14] = [
+        let expected: [&[u8]; 16] = [
             b"\x01\0\x04\x06\x03\x05\x02\x05\x03\0\x03\x0A\x01\x03keyvalue\x04\x04\0key\x04\x02\x02\x08\x04\x02\x03c",
             b"\x01\x01\x04\x09\x05\0\0\0",
             b"\x01\x01\x04\x09\x05\x06\x03\x01",
@@ -477,6 +508,8 @@ mod tests {
             b"\x01\x08\x04",
             b"\x01\x09\x04\x09\x03\x07\x02\x07\0\0\0\0\0\x01\0\x08\0\0\0\0\0\x02\0\0\0",
             b"\x01\x0A\x04",
+            b"\x01\x0B\x04\xAC\x02",
+            b"\x01\x0C\x04\xAC\x02\x09",
         ];
         for (message, expected) in messages().into_iter().zip(expected) {
             assert_eq!(message.encode(), expected, "{message:?}");
@@ -497,8 +530,14 @@ mod tests {
     #[test]
     fn the_library_keeps_all_that_a_message_has() {
         for message in messages() {
-            let is_ours =
-                matches!(message, Message::Forgot | Message::Resigned { .. } | Message::Incomplete { .. });
+            let is_ours = matches!(
+                message,
+                Message::Forgot
+                    | Message::Resigned { .. }
+                    | Message::Incomplete { .. }
+                    | Message::ReadQuestion { .. }
+                    | Message::ReadReply { .. }
+            );
             let library = message.to_library();
             assert_eq!(library.is_none(), is_ours);
             if let Some(library) = library {

@@ -6,8 +6,8 @@
 //! 1. A write is decided by the leader when it proposes: its condition is compared with the newest proposed version of
 //!    its key (`overlay.rs`). The entry is handed out to be written, sent at once, committed by a majority's syncs,
 //!    and handed out again to be applied. Then the client is answered.
-//! 2. A read is confirmed by a majority (`reads.rs`), and served when the confirmed entry is applied. A condition that
-//!    does not hold is a read as well.
+//! 2. A read is confirmed by a majority (`reads.rs`, `confirm.rs`), and served when the confirmed entry is applied, by
+//!    the leader or by a follower. A condition that does not hold is a read as well.
 //! 3. A message that says something about the disk waits until that is synced (`outbox.rs`).
 //! 4. Nothing of a peer reaches the library that its own checks answer with a panic, and a voter that finds out that
 //!    it forgot takes no part any more (`guard.rs`).
@@ -23,6 +23,7 @@
 
 mod catch_ups;
 mod configuration;
+mod confirm;
 mod drive;
 mod entry;
 mod guard;
@@ -41,7 +42,6 @@ mod timers;
 mod window;
 
 use std::collections::BTreeSet;
-
 use std::time::Duration;
 
 use base::{Monotonic, Rng};
@@ -60,6 +60,7 @@ pub use self::message::{MESSAGE_VERSION, Message};
 pub use self::open::{Identity, OpenError, Stored};
 use self::outbox::Outbox;
 use self::overlay::Overlay;
+pub use self::reads::READ_RETRY_AFTER;
 use self::reads::Reads;
 pub use self::recover::{RecoverError, Survivor};
 use self::requests::Requests;
@@ -325,6 +326,8 @@ pub struct Group {
     /// Peers that said that they forgot.
     forgetful: BTreeSet<VoterId>,
     rng: Box<dyn Rng>,
+    /// The input of this step may have changed the library's state.
+    needs_drain: bool,
     out: Vec<Output>,
 }
 
@@ -332,6 +335,7 @@ impl Group {
     /// Takes an input at `now`, and appends its outputs to `out`, in order.
     pub fn step(&mut self, input: Input, now: Monotonic, out: &mut Vec<Output>) {
         let before = self.progress();
+        self.needs_drain = true;
         match input {
             Input::Message { from, message } => self.on_message(from, message, now),
             Input::Persisted { number } => self.on_persisted(number, now),
@@ -348,11 +352,16 @@ impl Group {
             Input::Reap { silence } => self.reap(silence, now),
             Input::Tick => {}
         }
-        self.drain(now);
+        if self.needs_drain {
+            self.drain(now);
+        }
         self.expire(now);
-        self.on_time(now);
-        self.confirm_reads();
-        self.drain(now);
+        if self.on_time(now) {
+            self.drain(now);
+        }
+        self.ask_again(now);
+        self.confirm_reads(now);
+        self.serve();
         self.set_timers(now);
         out.append(&mut self.out);
         self.invariants(before);
@@ -360,7 +369,8 @@ impl Group {
 
     /// When the next [`Input::Tick`] is due; none for a group at rest.
     pub fn next_timer(&self) -> Option<Monotonic> {
-        self.timers.next().into_iter().chain(self.requests.next_deadline()).min()
+        let requests = [self.requests.next_deadline(), self.reads.next_retry()];
+        self.timers.next().into_iter().chain(requests.into_iter().flatten()).min()
     }
 
     /// Whether this voter leads.
@@ -378,7 +388,7 @@ impl Group {
         self.is_ready() && self.reaches_majority()
     }
 
-    /// Whether all voters that can be reached have all that this leader has, and nothing is under way.
+    /// Whether all voters that can be reached have all that this leader has, and no write is under way.
     pub fn is_settled(&self) -> bool {
         let last = self.raw.store().last().0;
         let has_all = |voter: VoterId| {
@@ -391,7 +401,7 @@ impl Group {
         let mut reached = self.raw.store().configuration.others(self.identity.voter);
         self.is_ready()
             && self.applied == last
-            && self.requests.len() == 0
+            && !self.requests.has_writes()
             && !self.outbox.has_writes()
             && self.catch_ups.receivers().all(|voter| !self.timers.reaches(voter))
             && self.reaches_majority()

@@ -8,6 +8,7 @@ use raft::{Config, RawNode};
 use super::entry::Entry;
 use super::identity::VoterId;
 use super::log::Log;
+use super::reads::CONTEXTS;
 use super::state::{GroupState, Progress};
 use super::{CatchUps, Group, Outbox, Overlay, Reads, Requests, Timers, UNAPPLIED_BYTES_MAX};
 
@@ -116,7 +117,7 @@ impl Group {
         log: Log,
         applied: u64,
         suspect_through: Option<u64>,
-        rng: Box<dyn Rng>,
+        mut rng: Box<dyn Rng>,
     ) -> Group {
         let config = Config {
             id: identity.voter.number(),
@@ -140,7 +141,7 @@ impl Group {
             outbox: Outbox::default(),
             overlay: Overlay::default(),
             requests: Requests::default(),
-            reads: Reads::default(),
+            reads: Reads::above(rng.below(CONTEXTS)),
             timers: Timers::default(),
             catch_ups: CatchUps::default(),
             installing: None,
@@ -154,6 +155,7 @@ impl Group {
             suspect_through,
             forgetful: BTreeSet::new(),
             rng,
+            needs_drain: true,
             out: Vec::new(),
         }
     }

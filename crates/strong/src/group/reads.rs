@@ -1,50 +1,118 @@
-//! Confirmed reads: a leader asks a majority whether it still leads.
+//! Confirmed reads: a leader asks a majority whether it still leads, a follower asks its leader.
 //!
 //! Requests that came since the last round share the next one, so each round begins after its requests came. A round
-//! has a context that no other round of this process had: an answer to one round never confirms another.
+//! has a context that no other round of this process had: an answer to one round never confirms an earlier question.
+//! An answer to a later round confirms the earlier ones too, because it was given later.
 //!
 //! 1. A request is added; it waits for a round.
-//! 2. A round begins: its heartbeats carry its context.
-//! 3. A majority has answered: the round is confirmed, and names the commit index of its begin.
+//! 2. A round begins: its questions carry its context. Voters that are left out are asked when the answers are late.
+//! 3. A majority has answered, or the leader has: the round is confirmed, and has an index.
 //! 4. That entry is applied: the requests are answered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
-/// Rounds under way at once. More only wait for the answers to the last one's heartbeats.
+use base::Monotonic;
+
+use super::identity::VoterId;
+
+/// Rounds under way at once. More only wait for the answers to the last one's questions.
 const ROUNDS_MAX: usize = 8;
 
+/// Contexts begin at a random number below this one, so that a process that was started anew does not repeat them.
+pub(super) const CONTEXTS: u64 = 1 << 40;
+
+/// Delay after which a leader asks all voters, and a follower gives up: well above a round trip of a busy node.
+pub const READ_RETRY_AFTER: Duration = Duration::from_millis(50);
+
+/// A question, and the requests that it is for.
+pub(super) struct Round {
+    context: u64,
+    pub(super) tokens: Vec<u64>,
+    /// A leader's commit index at the begin.
+    pub(super) index: u64,
+    /// Voters that have answered.
+    pub(super) voters: Vec<VoterId>,
+}
+
 /// Reads of one group.
-#[derive(Default)]
 pub(super) struct Reads {
     /// Requests that wait for a round.
     pending: Vec<u64>,
-    /// Requests by the context of their round.
-    rounds: BTreeMap<u64, Vec<u64>>,
+    /// Rounds without a majority, in order.
+    rounds: VecDeque<Round>,
     /// Requests of confirmed rounds, each behind the index that must be applied first.
     confirmed: BTreeSet<(u64, u64)>,
     /// The context of the last round.
     context: u64,
+    /// When voters are asked again; none without a round.
+    retry_at: Option<Monotonic>,
 }
 
 impl Reads {
+    /// Reads whose contexts are above a number.
+    pub(super) fn above(context: u64) -> Reads {
+        let (pending, rounds, confirmed) = (Vec::new(), VecDeque::new(), BTreeSet::new());
+        Reads { pending, rounds, confirmed, context, retry_at: None }
+    }
+
     /// Adds a request.
     pub(super) fn add(&mut self, token: u64) {
         self.pending.push(token);
     }
 
-    /// Begins a round for the requests that wait for one; its context.
-    pub(super) fn begin(&mut self) -> Option<u64> {
-        if self.pending.is_empty() || self.rounds.len() >= ROUNDS_MAX {
-            return None;
-        }
-        self.context = if base::planted!(ReadIndexReused) { 1 } else { self.context + 1 };
-        self.rounds.entry(self.context).or_default().append(&mut self.pending);
-        Some(self.context)
+    /// Whether a request waits for a round that can begin.
+    pub(super) fn can_begin(&self) -> bool {
+        !self.pending.is_empty() && self.rounds.len() < ROUNDS_MAX
     }
 
-    /// Ends a round that is confirmed; its requests.
-    pub(super) fn confirm(&mut self, context: u64) -> Vec<u64> {
-        self.rounds.remove(&context).unwrap_or_default()
+    /// Begins a round for the requests that wait for one; its context.
+    pub(super) fn begin(&mut self, index: u64, now: Monotonic) -> u64 {
+        self.context = if base::planted!(ReadIndexReused) { 1 } else { self.context + 1 };
+        let tokens = std::mem::take(&mut self.pending);
+        self.rounds.push_back(Round { context: self.context, tokens, index, voters: Vec::new() });
+        self.retry_at.get_or_insert(now + READ_RETRY_AFTER);
+        self.context
+    }
+
+    /// Notes that a voter has answered a round, and so all before it.
+    pub(super) fn on_answer(&mut self, context: u64, voter: VoterId) {
+        for round in self.rounds.iter_mut().take_while(|round| round.context <= context) {
+            if !round.voters.contains(&voter) {
+                round.voters.push(voter);
+            }
+        }
+    }
+
+    /// Takes the oldest round if it is confirmed.
+    pub(super) fn take_confirmed(&mut self, is_confirmed: impl Fn(&Round) -> bool) -> Option<Round> {
+        let round = self.rounds.pop_front_if(|round| is_confirmed(round))?;
+        if self.rounds.is_empty() {
+            self.retry_at = None;
+        }
+        Some(round)
+    }
+
+    /// Takes the oldest round up to a context.
+    pub(super) fn take_through(&mut self, context: u64) -> Option<Round> {
+        self.take_confirmed(|round| round.context <= context)
+    }
+
+    /// The context of the newest round and the voters that have answered it, if its answers are late.
+    pub(super) fn late(&mut self, now: Monotonic) -> Option<(u64, Vec<VoterId>)> {
+        self.retry_at.take_if(|at| *at <= now)?;
+        let newest = self.rounds.back()?;
+        Some((newest.context, newest.voters.clone()))
+    }
+
+    /// Sets when the answers are late again.
+    pub(super) fn postpone(&mut self, at: Monotonic) {
+        self.retry_at = Some(at);
+    }
+
+    /// When the answers are late.
+    pub(super) fn next_retry(&self) -> Option<Monotonic> {
+        self.retry_at
     }
 
     /// Lets a request of a confirmed round wait for an entry.
@@ -59,15 +127,17 @@ impl Reads {
         Some(token)
     }
 
-    /// Forgets all requests: the leadership is lost.
+    /// Forgets all requests: the leadership is lost, or the leader.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.rounds.clear();
         self.confirmed.clear();
+        self.retry_at = None;
     }
 
     pub(super) fn invariants(&self, applied: u64) {
         debug_assert!(self.rounds.len() <= ROUNDS_MAX, "rounds are bounded");
+        debug_assert!(self.rounds.is_empty() || self.retry_at.is_some(), "a round is asked again");
         debug_assert!(self.confirmed.first().is_none_or(|(index, _)| *index > applied), "reads are served");
     }
 }

@@ -39,6 +39,11 @@ impl Requests {
         self.waiting.len()
     }
 
+    /// Whether a write waits.
+    pub(super) fn has_writes(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
     /// Adds a request.
     pub(super) fn add(&mut self, token: u64, waiting: Waiting, deadline: Monotonic) {
         let replaced = self.waiting.insert(token, (waiting, deadline));

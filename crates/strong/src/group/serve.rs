@@ -3,7 +3,6 @@
 use base::Monotonic;
 
 use super::entry::{NUMBER_MAX, Payload, Version};
-use super::message;
 use super::overlay::Head;
 use super::requests::Waiting;
 use super::{
@@ -63,12 +62,20 @@ impl Group {
             || last + 1 >= NUMBER_MAX
     }
 
-    /// Takes a read, which waits for its confirmation.
+    /// Takes a read, which waits for its confirmation: by a majority on the leader, by the leader on a follower.
     pub(super) fn read(&mut self, token: u64, deadline: Monotonic, now: Monotonic) {
         if self.leads() && !self.is_ready() && base::planted!(ReadBeforeNoop) {
             return self.answer(token, Answer::Readable);
         }
-        if let Err(cause) = self.admit(deadline, now, false) {
+        if self.can_ask_leader() && base::planted!(ReadUnconfirmed) {
+            return self.answer(token, Answer::Readable);
+        }
+        self.needs_drain = false;
+        let admitted = match self.can_ask_leader() {
+            true => self.admit_request(deadline, now),
+            false => self.admit(deadline, now, false),
+        };
+        if let Err(cause) = admitted {
             return self.answer(token, Answer::Unavailable(cause));
         }
         self.requests.add(token, Waiting::Read, deadline);
@@ -83,6 +90,11 @@ impl Group {
         if !self.is_ready() && !may_decide {
             return Err(Cause::NotReady);
         }
+        self.admit_request(deadline, now)
+    }
+
+    /// Whether there is time and room for a request.
+    fn admit_request(&self, deadline: Monotonic, now: Monotonic) -> Result<(), Cause> {
         if deadline <= now {
             return Err(Cause::Expired);
         }
@@ -91,28 +103,6 @@ impl Group {
 
     pub(super) fn version(&self, index: u64) -> Version {
         Version::new(self.epoch, index)
-    }
-
-    /// Asks a majority to confirm the reads that wait.
-    pub(super) fn confirm_reads(&mut self) {
-        // On a voter that does not lead, the library would pass the question on in silence.
-        if self.is_ready()
-            && let Some(context) = self.reads.begin()
-        {
-            self.raw.read_index(message::context_bytes(context));
-        }
-    }
-
-    /// Notes that a majority has confirmed a round of reads.
-    pub(super) fn on_confirmed(&mut self, context: u64, index: u64) {
-        for token in self.reads.confirm(context) {
-            let compared = match self.requests.get(token) {
-                Some(Waiting::Check { index }) => index,
-                Some(_) => 0,
-                None => continue,
-            };
-            self.reads.wait_for(index.max(compared), token);
-        }
     }
 
     /// Answers confirmed reads with an applied entry.

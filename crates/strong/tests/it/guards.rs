@@ -73,7 +73,9 @@ fn some_message(
         }
         7 => Message::Resigned { term },
         8 => Message::Incomplete { term },
-        9 => {
+        9 => Message::ReadQuestion { term, context: rng.below(3) },
+        10 => Message::ReadReply { term, context: rng.below(3), index: near(rng) },
+        11 => {
             let last = if rng.chance(1, 2) { received } else { (near(rng), earlier(rng)) };
             let (term, reaped) = (term.max(last.1), rng.below(last.0));
             Message::Snapshot { term, last, reaped, configuration: configuration.clone() }

@@ -62,6 +62,7 @@ caught! {
     planted_unavailable_but_applied: UnavailableButApplied, a_life;
     planted_cas_beside_proposal: CasBesideProposal, a_life;
     planted_read_index_reused: ReadIndexReused, an_answer_to_a_read_is_late;
+    planted_read_unconfirmed: ReadUnconfirmed, a_life;
     planted_clone_votes: CloneVotesBeforeRegistered, a_clone_is_started;
     planted_forgot_unnoticed: ForgotUnnoticed, a_journal_is_set_back;
     planted_damaged_proposal_votes: DamagedProposalVotes, an_acknowledged_entry_is_damaged;
@@ -90,6 +91,7 @@ fn planted_survey() {
         Planted::UnavailableButApplied,
         Planted::CasBesideProposal,
         Planted::ReadIndexReused,
+        Planted::ReadUnconfirmed,
         Planted::LostDiskVotes,
         Planted::SnapshotPartKept,
         Planted::CatchUpResumedNewer,

@@ -55,7 +55,8 @@ pub fn an_answer_to_a_read_is_late(seed: u64) -> World {
     let leader = world.settle();
     let (first, second) = ((leader + 1) % 3, (leader + 2) % 3);
     assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
-    world.slow = Some((second, leader));
+    // The leader asks the voter behind it first, and all when its answer is late.
+    world.slow = Some((first, leader));
     assert_eq!(world.ask(leader, key(0), Action::Get, Condition::None), Outcome::Read(Some(1)));
     world.isolate(leader);
     let is_led = |world: &World| {
