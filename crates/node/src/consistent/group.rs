@@ -24,7 +24,7 @@ use crate::shard::env::Env;
 use crate::shard::output::Output as ShardOutput;
 
 /// A group of this store: the keys of a prefix in the consistent types of an n_val.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct GroupKey {
     pub n_val: u8,
     pub prefix: u16,

@@ -33,7 +33,7 @@ mod serve;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use base::Monotonic;
+use base::{FastMap, Monotonic};
 use engine::{FoundGroup, GroupKeys};
 use ring::Birth;
 use strong::envelope::Outgoing;
@@ -68,7 +68,7 @@ enum Todo {
 
 /// All groups of a shard, and the requests on their keys.
 pub(crate) struct ConsistentGroups {
-    groups: BTreeMap<GroupKey, HeldGroup>,
+    groups: FastMap<GroupKey, HeldGroup>,
     /// Groups as the store's open found them, until they take part.
     found: BTreeMap<GroupKey, FoundGroup>,
     waiting: Waiting,
@@ -103,7 +103,7 @@ impl ConsistentGroups {
         let found = env.store.take_groups();
         let found = found.into_iter().map(|group| (GroupKey::of_number(group.group), group)).collect();
         ConsistentGroups {
-            groups: BTreeMap::new(),
+            groups: FastMap::default(),
             found,
             waiting: Waiting::default(),
             served: Served::default(),
@@ -293,7 +293,9 @@ impl ConsistentGroups {
             has_forgotten: held.group.has_forgotten(),
             is_incomplete: held.group.is_incomplete(),
         };
-        self.groups.iter().map(report).collect()
+        let mut groups: Vec<(&GroupKey, &HeldGroup)> = self.groups.iter().collect();
+        groups.sort_unstable_by_key(|(key, _)| **key);
+        groups.into_iter().map(report).collect()
     }
 
     /// Requests under way.
