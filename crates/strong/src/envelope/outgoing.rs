@@ -13,9 +13,8 @@ use super::{ENVELOPE_BYTES_MAX, ENVELOPE_MESSAGES_MAX, Envelope, GroupId, Lane};
 use crate::endpoint::Endpoint;
 use crate::group::kind;
 
-/// Time that a note waits for company. With a leader's own delay ([`crate::group::COMMIT_NOTE_AFTER`]) a follower hears
-/// within 20 ms that an entry is committed.
-pub const NOTE_HELD_MAX: Duration = Duration::from_millis(10);
+/// Time that a note waits for company: a follower hears so soon that an entry is committed.
+pub const NOTE_HELD_MAX: Duration = Duration::from_millis(20);
 
 /// Messages of one lane, by founding.
 type Sections = BTreeMap<(u8, u64), Vec<(GroupId, Bytes)>>;

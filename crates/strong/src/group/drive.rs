@@ -33,13 +33,32 @@ impl Group {
             if !self.outbox.has_writes() {
                 self.raw.on_persist_ready(number);
             }
-            if self.leads() && !committed.is_empty() {
-                self.timers.note_commit(now);
-            }
             self.apply(&committed);
             self.follow_role(now);
         }
         self.want_catch_ups();
+        self.note_commits();
+    }
+
+    /// Tells voters that entries which they have are committed, once each; an append that follows says it, too.
+    fn note_commits(&mut self) {
+        if !self.leads() {
+            return self.noted.clear();
+        }
+        let (here, commit) = (self.identity.voter, self.commit());
+        let mut lacking = Vec::new();
+        for voter in self.raw.store().configuration.others(here) {
+            let Some(progress) = self.raw.raft.prs().get(voter.number()) else { continue };
+            let known = progress.matched.min(commit);
+            let noted = self.noted.get(&voter).copied().unwrap_or_default();
+            if known > progress.committed_index.max(noted) {
+                lacking.push((voter, known));
+            }
+        }
+        for (voter, known) in lacking {
+            self.noted.insert(voter, known);
+            self.send_heartbeat(voter, 0);
+        }
     }
 
     /// Hands out term, vote and entries to be written; whether there are any.

@@ -41,7 +41,7 @@ mod state;
 mod timers;
 mod window;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base::{Monotonic, Rng};
@@ -66,7 +66,7 @@ pub use self::recover::{RecoverError, Survivor};
 use self::requests::Requests;
 pub use self::state::{GroupState, HardState, Progress, STATE_VERSION};
 use self::timers::Timers;
-pub use self::timers::{COMMIT_NOTE_AFTER, ELECTION_RETRY, HEARTBEAT_EVERY, HEARTBEAT_EVERY_MAX, RANK_DELAY};
+pub use self::timers::{ELECTION_RETRY, HEARTBEAT_EVERY, HEARTBEAT_EVERY_MAX, RANK_DELAY};
 pub use self::window::{WINDOW_BYTES_MAX, Window};
 
 /// Entries of a group that are not applied yet, at most: enough for a round trip and a sync of a busy key range.
@@ -323,6 +323,8 @@ pub struct Group {
     has_forgotten: bool,
     /// The highest entry that this store may have acknowledged, while one up to it is damaged or missing.
     suspect_through: Option<u64>,
+    /// The commit index that a leader has told each voter last.
+    noted: BTreeMap<VoterId, u64>,
     /// Peers that said that they forgot.
     forgetful: BTreeSet<VoterId>,
     rng: Box<dyn Rng>,

@@ -1,6 +1,6 @@
 //! Beginning: a group from its state and the entries that its store kept.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Monotonic, Rng};
 use raft::{Config, RawNode};
@@ -153,6 +153,7 @@ impl Group {
             is_registered: base::planted!(CloneVotesBeforeRegistered),
             has_forgotten: false,
             suspect_through,
+            noted: BTreeMap::new(),
             forgetful: BTreeSet::new(),
             rng,
             needs_drain: true,

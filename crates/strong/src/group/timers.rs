@@ -13,9 +13,6 @@ use super::identity::VoterId;
 /// Interval of a leader's heartbeats while its group is not settled.
 pub const HEARTBEAT_EVERY: Duration = Duration::from_millis(200);
 
-/// Delay of the heartbeat that tells followers of a new commit index, unless an append tells it before.
-pub const COMMIT_NOTE_AFTER: Duration = Duration::from_millis(10);
-
 /// Longest interval of heartbeats to a voter that does not answer.
 pub const HEARTBEAT_EVERY_MAX: Duration = Duration::from_secs(2);
 
@@ -142,12 +139,6 @@ impl Timers {
         } else {
             self.heartbeat_at.get_or_insert(now + HEARTBEAT_EVERY);
         }
-    }
-
-    /// Lets followers hear soon that an entry is committed.
-    pub(super) fn note_commit(&mut self, now: Monotonic) {
-        let at = now + COMMIT_NOTE_AFTER;
-        self.heartbeat_at = Some(self.heartbeat_at.map_or(at, |before| before.min(at)));
     }
 
     /// Sets the timers of a voter that follows a leader, or of a store without a vote.

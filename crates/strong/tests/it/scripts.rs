@@ -1,6 +1,7 @@
 //! Short stories of one group.
 
-use strong::group::{COMMIT_NOTE_AFTER, Condition, HEARTBEAT_EVERY, Input, Output, Version};
+use strong::envelope::NOTE_HELD_MAX;
+use strong::group::{Condition, HEARTBEAT_EVERY, Input, Output, Version};
 use strong::linearizability::{Action, Outcome, Verdict};
 
 use crate::world::{MILLISECOND, SECOND, World, key};
@@ -267,6 +268,6 @@ fn followers_hear_soon_that_a_write_is_committed() {
         let hear = |world: &World| (0..3).all(|node| world.group(node).commit() == commit);
         assert!(world.run_until(SECOND, hear));
         let took = world.now.since(before);
-        assert!(took < COMMIT_NOTE_AFTER * 3, "seed {seed}: {took:?}");
+        assert!(took < NOTE_HELD_MAX, "seed {seed}: {took:?}");
     }
 }

@@ -130,6 +130,8 @@ pub fn a_clone_is_started(seed: u64) -> World {
     let (mut world, [leader, holder, late]) = three(seed);
     let records = world.records(holder);
     put_without(&mut world, leader, late);
+    // A note of the commit index would tell the clone that it forgot.
+    world.run(SECOND / 10);
     world.crash(leader);
     world.roll_back(holder, records);
     world.nodes[holder].is_refused = true;
