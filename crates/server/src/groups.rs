@@ -69,7 +69,7 @@ fn summary<'g>(reports: impl Iterator<Item = &'g GroupReport> + Clone) -> Value 
     json!({
         "groups": count(|_| true),
         "led": count(|it| it.role == GroupRole::Leader),
-        "without_leader": count(|it| it.leader.is_none()),
+        "without_leader": count(|it| !it.has_leader),
         "unsettled": count(|it| !it.is_settled),
         "suspect": count(|it| it.is_suspect),
         "forgot": count(|it| it.has_forgotten),
@@ -107,6 +107,7 @@ mod tests {
             role: GroupRole::Follower,
             term: 2,
             leader: leader.map(NodeId),
+            has_leader: leader.is_some(),
             applied: 4,
             commit: 5,
             last: 6,

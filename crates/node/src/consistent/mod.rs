@@ -280,6 +280,7 @@ impl ConsistentGroups {
             role: if held.group.leads() { GroupRole::Leader } else { GroupRole::Follower },
             term: held.group.term(),
             leader: held.group.leader().map(|voter| voter.node),
+            has_leader: held.has_leader(),
             applied: held.group.applied(),
             commit: held.group.commit(),
             last: held.group.last().0,

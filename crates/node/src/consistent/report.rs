@@ -44,6 +44,8 @@ pub struct GroupReport {
     pub term: u64,
     /// The leader, as far as this store knows.
     pub leader: Option<NodeId>,
+    /// Whether requests have somewhere to go: this store leads and is ready, or it reaches the leader.
+    pub has_leader: bool,
     /// The index of the last applied entry.
     pub applied: u64,
     /// The index of the last entry that this store knows to be committed.
@@ -68,7 +70,7 @@ pub struct GroupCounts {
     pub held: usize,
     /// Those that this store leads.
     pub led: usize,
-    /// Those without a leader that this store knows.
+    /// Those without a leader that this store reaches: requests on their keys wait.
     pub without_leader: usize,
     /// Those whose entries are damaged or missing here.
     pub suspect: usize,
@@ -83,7 +85,7 @@ impl GroupCounts {
     pub fn add(&mut self, report: &GroupReport) {
         self.held += 1;
         self.led += usize::from(report.role == GroupRole::Leader);
-        self.without_leader += usize::from(report.leader.is_none());
+        self.without_leader += usize::from(!report.has_leader);
         self.suspect += usize::from(report.is_suspect);
         self.forgotten += usize::from(report.has_forgotten);
         self.incomplete += usize::from(report.is_incomplete);
