@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             let code = if error.place.starts_with("--") { UNUSABLE } else { FAILED };
             Failure::new(code, error.to_string())
         })?;
-    log::start()?;
+    let levels = log::start(loaded.config.log_format)?;
     signals::start()?;
     for variable in &loaded.unknown_variables {
         let meant = config::variable_meant_by(variable).map(|meant| format!("; did you mean {meant}?"));
@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let (config, shows_options) = (loaded.config.clone(), args.shows_options);
     let progress = Arc::default();
     supervisor::start(&progress)?;
-    server::serve(config, &progress, |started| {
+    server::serve(config, (&progress, levels), |started| {
         log_opening(started);
         // A node whose output nobody reads serves all the same.
         log::print(&banner(&loaded, started, shows_options));

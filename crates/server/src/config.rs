@@ -16,7 +16,7 @@ mod values;
 
 pub use cluster::{Cluster, Member, NODE_NAME_BYTES_MAX, check_node_name};
 pub use settings::{Config, SETTINGS, Setting};
-pub use values::{SettingValue, Size};
+pub use values::{LogFormat, SettingValue, Size};
 
 use node::Rebuilding;
 use std::ffi::OsString;

@@ -3,6 +3,7 @@
 //! A client has [`FIRST_MAX`] for its first byte, [`pace::HEAD_MAX`](crate::pace::HEAD_MAX) for a head, a least rate
 //! for a body, and is told 408 when it fails; between two requests it may be idle as long as any other.
 
+use crate::audit;
 use crate::backup::Backups;
 use crate::compact::Compactions;
 use crate::connections::{Connections, Held, Patience, Read};
@@ -10,6 +11,7 @@ use crate::drain::Drain;
 use crate::groups::NodeGroups;
 use crate::health;
 use crate::input::Input;
+use crate::levels::{self, LogLevels};
 use crate::local::Local;
 use crate::membership::{self, Answered};
 use crate::pace::{Pace, Sending};
@@ -30,6 +32,7 @@ use protocol::http::Waits;
 use serde::Serialize;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -69,6 +72,8 @@ pub struct Wide {
     pub http: Address,
     /// The wait of a stop for balancers.
     pub(crate) drain: Arc<Drain>,
+    /// The levels of the log.
+    pub log: Arc<dyn LogLevels>,
     /// Links to other nodes; `None` for a node alone.
     pub peers: Option<Arc<Peers>>,
 }
@@ -104,6 +109,7 @@ async fn converse(
     patience: &Patience,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    let from = stream.peer_addr().ok();
     let local_address = stream.local_addr().ok().map(|address| address.ip());
     let mut session = Session::guarded(Arc::clone(&wide.hosts), local_address);
     session.bound(about.request_max());
@@ -116,6 +122,7 @@ async fn converse(
     let mut goes_with_others = false;
     loop {
         session.leaving(wide.membership.is_leaving());
+        let answered = out.len();
         match session.receive(patience.seconds(), &mut input.bytes, &mut out) {
             Incoming::Wait(waits) => {
                 if !out.is_empty() {
@@ -173,6 +180,7 @@ async fn converse(
             }
             Incoming::Answered => {}
             Incoming::Close => {
+                note_change(&mut session, from, out.get(answered..));
                 send(stream, &mut out, patience).await?;
                 return hang_up(stream, patience).await;
             }
@@ -197,6 +205,7 @@ async fn converse(
             Incoming::Request(request) => {
                 if let Some(refused) = refuses_activation(&request, local, wide).await {
                     tell(&refused, &mut session, &mut out);
+                    note_change(&mut session, from, out.get(answered..));
                     is_first = false;
                     continue;
                 }
@@ -206,10 +215,20 @@ async fn converse(
             }
         }
         is_first = false;
+        note_change(&mut session, from, out.get(answered..));
         if out.len() >= OUTPUT_BYTES_MAX {
             send(stream, &mut out, patience).await?;
             unsent.end();
         }
+    }
+}
+
+/// Notes the change that a request asked for, once it is answered.
+fn note_change(session: &mut Session, from: Option<SocketAddr>, answer: Option<&[u8]>) {
+    if let Some(status) = answer.and_then(audit::status_of)
+        && let Some(change) = session.take_change()
+    {
+        audit::note(&change, from, status);
     }
 }
 
@@ -269,6 +288,7 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         Question::Compact(page) => Some(wide.compactions.ask(*page).await),
         Question::Trees(page, body) => Some(wide.trees.ask(*page, body).await),
         Question::Strong => Some(wide.groups.ask(&wide.membership).await),
+        Question::Log(body) => Some(levels::ask(&*wide.log, body.as_deref())),
         Question::Targets => {
             let members = wide.membership.ask(ClusterPage::Show, Bytes::new()).await;
             Some(targets(&members, &wide.http))
@@ -292,6 +312,7 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         | Question::Trees(..)
         | Question::Strong
         | Question::Targets
+        | Question::Log(_)
         | Question::Purge(_)
         | Question::Live
         | Question::Ready => unreachable!("answered above"),

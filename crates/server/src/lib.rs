@@ -14,10 +14,12 @@
 //! * `memory/`: how much memory the node may use and how that is divided. `unsent.rs`: answers that clients have not
 //!   taken.
 //! * `progress.rs`: the stages of a node, for its supervisor.
+//! * `levels.rs`: levels of the log. `audit.rs`: changes of operators.
 //! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. `targets.rs`: where that finds the members.
 //!   `verdict.rs`: the state of the node in words. `health.rs`: the answers for balancers. `drain.rs`: their wait.
 //!   `config.rs`: what it is told.
 
+mod audit;
 pub mod backup;
 mod compact;
 pub mod config;
@@ -29,6 +31,7 @@ mod groups;
 mod health;
 mod http;
 mod input;
+mod levels;
 mod listen;
 mod local;
 mod machine;
@@ -54,6 +57,7 @@ mod verdict;
 
 pub use config::Config;
 pub use error::Error;
+pub use levels::LogLevels;
 pub use memory::{LimitSource, MemoryLimit};
 pub use progress::{Progress, Stage};
 pub use serve::{Started, serve, shards_default};

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::groups::NodeGroups;
 use crate::health;
 use crate::http;
+use crate::levels::LogLevels;
 use crate::listen::{bound, listen};
 use crate::machine;
 use crate::mailbox::Mailboxes;
@@ -86,7 +87,7 @@ pub struct Started {
 /// Runs a node until it is told to stop, and notes its progress. Blocks. `on_started` is called once its stores are open.
 pub fn serve(
     mut config: Config,
-    progress: &Arc<Progress>,
+    (progress, log): (&Arc<Progress>, Arc<dyn LogLevels>),
     on_started: impl FnOnce(&Started),
 ) -> Result<(), Error> {
     if let Some(what) = os::dangling_link(&config.data) {
@@ -147,7 +148,7 @@ pub fn serve(
     }
     let memory = memory_limit(config.memory.map(|size| size.0));
     progress.expect(layout.shards, usize::from(layout.shards) * LISTENERS_OF_SHARD);
-    let outside = (hosts, Arc::clone(progress));
+    let outside = (hosts, Arc::clone(progress), log);
     let common = common(&config, (layout, founding), owner, (&part, tls), (membership, &memory), outside)?;
     let (stop, stopped) = watch::channel(false);
     let mut node = Node { addresses, common, memory, doors: None, peers, threads: Vec::new(), part, inbox };
@@ -433,7 +434,7 @@ fn common(
     owner: Owner,
     (part, tls): (&Part, Option<Tls>),
     (membership, memory): (membership::Handle, &MemoryLimit),
-    (hosts, progress): (HostNames, Arc<Progress>),
+    (hosts, progress, log): (HostNames, Arc<Progress>, Arc<dyn LogLevels>),
 ) -> Result<Common, Error> {
     let removed = || Error::Membership(::membership::Stop::Removed.to_string());
     let roster = part.roster().ok_or_else(removed)?;
@@ -496,6 +497,7 @@ fn common(
         hosts: Arc::new(hosts),
         http: config.http_listen.clone(),
         drain: Arc::new(Drain::new(config.drain_wait)),
+        log,
         connections: Arc::new(AtomicUsize::new(0)),
         connections_max: config.connections_max.min(memory.connections_max().max(CONNECTIONS_MIN)),
         memory,

@@ -8,6 +8,7 @@ use crate::drain::Drain;
 use crate::error::Error;
 use crate::groups::NodeGroups;
 use crate::http;
+use crate::levels::LogLevels;
 use crate::local::Local;
 use crate::mailbox::Mailboxes;
 use crate::membership;
@@ -127,6 +128,8 @@ pub struct Common {
     pub http: Address,
     /// The wait of a stop for balancers.
     pub drain: Arc<Drain>,
+    /// The levels of the log.
+    pub log: Arc<dyn LogLevels>,
     /// Connections that are open in all threads.
     pub connections: Arc<AtomicUsize>,
     /// How many there may be.
@@ -513,6 +516,7 @@ fn welcome(
                 hosts: Arc::clone(&common.hosts),
                 http: common.http.clone(),
                 drain: Arc::clone(&common.drain),
+                log: Arc::clone(&common.log),
                 peers: common.peers.clone(),
             };
             tokio::task::spawn_local(http::serve(stream, Rc::clone(local), wide, about, patience, id))

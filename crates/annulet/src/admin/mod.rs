@@ -5,6 +5,7 @@
 //! * `cluster.rs`: members of the cluster and changes of them.
 //! * `compact.rs`: compaction of a node's stores.
 //! * `diag.rs`: a file for whoever looks into a problem. `redact.rs`: without its secrets.
+//! * `log.rs`: levels of a node's log.
 //! * `http.rs`: requests to a running node.
 //! * `purge.rs`: reaping and erasing.
 //! * `service.rs`: waiting for a node.
@@ -19,6 +20,7 @@ mod cluster;
 mod compact;
 mod diag;
 pub(crate) mod http;
+mod log;
 mod purge;
 mod redact;
 mod service;
@@ -69,6 +71,8 @@ enum Command {
     Erase(purge::Command),
     /// Compact all waste of a node now, regardless of its schedule: deleted and overwritten data leaves the disk.
     Compact(compact::Args),
+    /// Show the levels of a node's log, or set one until the node stops.
+    Log(log::Args),
     /// Show the statistics of a node, all or by name.
     Stat(stat::Args),
     /// Show the hash trees of each partition of a node: their age, their last comparison and its differences.
@@ -101,6 +105,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Command::Reap(command) => purge::run("reap", command),
         Command::Erase(command) => purge::run("erase", command),
         Command::Compact(args) => compact::run(args),
+        Command::Log(args) => log::run(args),
         Command::Stat(args) => stat::show(args),
         Command::AaeStatus(shown) => aae::status(shown),
         Command::AaeRepair(args) => aae::repair(args),

@@ -44,6 +44,8 @@ pub(super) enum Page {
     Strong,
     /// The members, for Prometheus.
     Targets,
+    /// The levels of the log.
+    Log,
     /// The node's last purge.
     Purge,
     /// The end of the one that is under way.
@@ -166,6 +168,7 @@ pub(super) fn allowed(page: &Page) -> &'static [Method] {
         Page::Cluster(ClusterPage::Show | ClusterPage::Plan | ClusterPage::Transfers) => {
             &[Method::Get, Method::Head]
         }
+        Page::Log => &[Method::Get, Method::Head, Method::Post],
         Page::Backup | Page::Compact | Page::Purge => &[Method::Get, Method::Head, Method::Post],
         Page::Cluster(ClusterPage::Recover) => &[Method::Get, Method::Head, Method::Post],
         Page::Activate(_) | Page::Cluster(_) | Page::Trees(_) | Page::StopBackup | Page::StopPurge => {
@@ -206,7 +209,7 @@ pub(super) fn request(page: &Page, method: Method, body: &[u8]) -> Result<Option
             (Request::ChangeType(name.clone(), TypeChange::Activate), None, Change::Activate)
         }
         (Page::Status | Page::OpenApi | Page::Cluster(_) | Page::Trees(_), _)
-        | (Page::Strong | Page::Targets, _)
+        | (Page::Strong | Page::Targets | Page::Log, _)
         | (Page::Backup | Page::StopBackup | Page::Compact | Page::Purge | Page::StopPurge, _) => {
             return Ok(None);
         }
@@ -417,6 +420,7 @@ mod tests {
             Page::Compact,
             Page::Strong,
             Page::Targets,
+            Page::Log,
             Page::Purge,
             Page::StopPurge,
         ] {

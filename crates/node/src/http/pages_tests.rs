@@ -232,9 +232,37 @@ fn operators_see_types_and_members() {
         ("/health/ready", Question::Ready),
         ("/health/live", Question::Live),
         ("/admin/prometheus/targets", Question::Targets),
+        ("/admin/log", Question::Log(None)),
     ] {
         let (_, incoming) = Talk::ask("GET", target, "");
         assert!(matches!(incoming, Incoming::Question(asked) if asked == question));
     }
     assert!(answered("GET", "/admin/openapi.yaml", "").1.starts_with("openapi: 3"));
+}
+
+#[test]
+fn changes_are_named_also_if_they_are_refused() {
+    let named = |method: &str, target: &str, more: &str| {
+        let mut session = Session::new();
+        let request = format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{more}Content-Length: 2\r\n\r\n{{}}");
+        let (mut input, mut out) = (BytesMut::from(request.as_bytes()), Vec::new());
+        session.receive(0, &mut input, &mut out);
+        session
+            .take_change()
+            .map(|change| format!("{} {}", change.method, String::from_utf8_lossy(&change.path)))
+    };
+    let json = "Content-Type: application/json\r\n";
+    for (method, target, more, change) in [
+        ("POST", "/admin/cluster/commit?x", json, Some("POST /admin/cluster/commit")),
+        ("POST", "/admin/cluster/commit", "", Some("POST /admin/cluster/commit")),
+        ("POST", "/admin/members", json, Some("POST /admin/members")),
+        ("POST", "/admin/cluster/commit", "Origin: http://other\r\n", Some("POST /admin/cluster/commit")),
+        ("PUT", "/buckets/b/props", json, Some("PUT /buckets/b/props")),
+        ("PUT", "/riak/b", json, Some("PUT /riak/b")),
+        ("PUT", "/riak/b/k", json, None),
+        ("PUT", "/buckets/b/keys/k", json, None),
+        ("GET", "/admin/members", "", None),
+    ] {
+        assert_eq!(named(method, target, more).as_deref(), change, "{method} {target}");
+    }
 }

@@ -135,6 +135,7 @@ fn admin(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused
         },
         b"compact" => Page::Compact,
         b"strong" => Page::Strong,
+        b"log" => Page::Log,
         b"prometheus" => match rest.next() {
             Some(word) if word == "targets" => Page::Targets,
             _ => return Ok(None),

@@ -20,6 +20,7 @@ use protocol::http::target::{self, Query};
 use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused, Waits, date};
 
 use super::admin::{self, BackupPage, ClusterPage, CompactPage, Page, PurgePage, TreesPage};
+use super::change::Change;
 use super::fault::Fault;
 use super::fold;
 use super::guard::Guard;
@@ -66,6 +67,8 @@ pub enum Question {
     Live,
     /// Where does Prometheus find the members?
     Targets,
+    /// What are the levels of the log, or may one be set? With the request's body if it is a change.
+    Log(Option<Bytes>),
     /// What do the nodes of the cluster agree on, or may it be changed so? With the request's body.
     Cluster(ClusterPage, Bytes),
     /// How is the node's backup, or may one be made so? With the request's body.
@@ -107,6 +110,8 @@ pub struct Session {
     asked: Asked,
     closing: bool,
     is_leaving: bool,
+    /// The change that the request asks for, until it is taken for the audit log.
+    change: Option<Change>,
 }
 
 impl Session {
@@ -133,6 +138,7 @@ impl Session {
             asked: Asked::Nothing,
             closing: false,
             is_leaving: false,
+            change: None,
         }
     }
 
@@ -185,6 +191,7 @@ impl Session {
         let mut is_head = false;
         let progress = self.reader.next_if(input, |head| {
             is_head = head.method == Method::Head;
+            self.change = Change::of(head);
             let admitted = self.guard.admit(head);
             self.connection.head_only = is_head;
             self.connection.sandboxed = self.guard.is_shown();
@@ -242,6 +249,11 @@ impl Session {
         let mut answer = Answer::new(out, self.connection, status);
         answer.header("Content-Type", content_type);
         answer.body(body);
+    }
+
+    /// Takes the change that the last request asked for; `None` if it asked for none.
+    pub fn take_change(&mut self) -> Option<Change> {
+        self.change.take()
     }
 
     /// Bytes of a request that were taken off the input before it is complete.
@@ -403,6 +415,10 @@ impl Session {
             Page::Compact => Incoming::Question(Question::Compact(CompactPage::Show)),
             Page::Strong => Incoming::Question(Question::Strong),
             Page::Targets => Incoming::Question(Question::Targets),
+            Page::Log => {
+                let body = (method == Method::Post).then(|| Bytes::copy_from_slice(body));
+                Incoming::Question(Question::Log(body))
+            }
             Page::Purge => Incoming::Question(Question::Purge(admin::purge_page(method, body)?)),
             Page::StopPurge => Incoming::Question(Question::Purge(PurgePage::Stop)),
             _ => {

@@ -4,7 +4,7 @@
 mod tests;
 
 use super::cluster::{Member, check_name, check_zone};
-use super::values::{SettingValue, Size, read_within, read_word_or, show_bounds, show_word_or};
+use super::values::{LogFormat, SettingValue, Size, read_within, read_word_or, show_bounds, show_word_or};
 use backends::Kind;
 use engine::compression::ZSTD_LEVELS;
 use engine::{Codec, CompressAt, Durability, fold::JournalCheck};
@@ -194,6 +194,8 @@ settings! {
     // A client that is there uses its pooled connections within the hour; one that is gone gives its place back.
     /// Time after which a silent connection is closed, such as 90s, 10m or 1h
     idle_timeout: Duration = Duration::from_secs(3600);
+    /// Form of the log's lines on standard error
+    log_format: LogFormat = LogFormat::Text;
     // Balancers ask every few seconds, and turn away after one or two refusals.
     /// Time between the first "not ready" of a stop and closed doors, if a balancer has asked for /health/ready lately
     drain_wait: Duration { "none" => Duration::ZERO } = Duration::from_secs(5);

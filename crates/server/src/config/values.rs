@@ -29,6 +29,16 @@ const SIZES: Units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("Ti
 /// Units of time in milliseconds.
 const TIMES: Units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 
+/// The form of the log's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// An object of JSON in each line.
+    Json,
+}
+
 /// A value of an option.
 pub trait SettingValue: Sized {
     /// Its placeholder in a usage text.
@@ -117,6 +127,7 @@ words! {
     JournalCheck {
         "none" => JournalCheck::None, "presence" => JournalCheck::Presence, "values" => JournalCheck::Checksum
     }
+    LogFormat { "text" => LogFormat::Text, "json" => LogFormat::Json }
     Turns { "node" => Turns::Node, "cluster" => Turns::Cluster }
     Codec { "lz4" => Codec::Lz4, "zstd" => Codec::Zstd }
     CompressAt { "receipt" => CompressAt::Receipt, "compaction" => CompressAt::Compaction }

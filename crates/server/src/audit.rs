@@ -1,0 +1,40 @@
+//! The audit log: a line for each change that an operator asked for, whether it was carried out or refused.
+//!
+//! A line has the target `audit`: where the request came from, its method and path, and the status of its answer. Bodies
+//! are left out: they may be large. Left out is a person, as clients are not authenticated.
+
+use node::http::Change;
+use std::net::SocketAddr;
+
+/// The start of an answer, before its status.
+const BEFORE_STATUS: usize = "HTTP/1.1 ".len();
+
+/// Notes a change that was answered; nothing if `answer` is none.
+pub(crate) fn note(change: &Change, from: Option<SocketAddr>, status: u16) {
+    let from = from.map_or_else(|| "unknown".to_owned(), |from| from.to_string());
+    let path = String::from_utf8_lossy(&change.path);
+    let method = change.method;
+    let result = if status < 400 { "done" } else { "refused" };
+    tracing::info!(target: "audit", from, method, %path, status, result, "audit");
+}
+
+/// The status of an answer; `None` if it is not one, or tells that the body may come.
+pub(crate) fn status_of(answer: &[u8]) -> Option<u16> {
+    let digits = answer.get(BEFORE_STATUS..BEFORE_STATUS + 3)?;
+    let status: u16 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    (answer.starts_with(b"HTTP/1.") && status >= 200).then_some(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_read_from_an_answer() {
+        assert_eq!(status_of(b"HTTP/1.1 409 Conflict\r\n"), Some(409));
+        assert_eq!(status_of(b"HTTP/1.0 204 No Content\r\n"), Some(204));
+        for none in [&b"HTTP/1.1 100 Continue\r\n\r\n"[..], b"", b"HTTP/1.1", b"HTTP/1.1 abc"] {
+            assert_eq!(status_of(none), None);
+        }
+    }
+}
