@@ -2,7 +2,7 @@
 //!
 //! Sender: a part is a page of heads with versions above the base, whose values are then looked up. A page shows all
 //! that was applied when the part was wanted, because it is read when that may be acknowledged.
-//! Receiver: parts and records go to the journal (`journal.rs`).
+//! Receiver: parts (`incoming_part.rs`) and records go to the journal (`journal.rs`).
 //!
 //! Reaping: when the entry is applied, tombstones are looked for, and removed if they still stand in the same step. A
 //! process that ends before leaves tombstones, which the next reaping removes.
@@ -254,7 +254,7 @@ impl ConsistentGroups {
                     if let Some(held) = self.groups.get_mut(&key) {
                         held.checkpoint = Some(checkpoint);
                     }
-                    self.write_part(env, key, drops, items);
+                    self.take_part(env, key, drops, items);
                 }
                 ReceiverOutput::Received { index, term } => {
                     self.todo.push_back(Todo::Step(key, Input::Received { index, term }));

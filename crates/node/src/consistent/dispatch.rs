@@ -157,7 +157,9 @@ impl ConsistentGroups {
                     false => self.wait(env, pending),
                 };
             }
+            // The group of a dead leader is told at a pace, and its requests do not wait for that.
             let leader = held.group.leader().filter(|leader| held.group.reaches(*leader));
+            let leader = leader.filter(|leader| self.reaches(env, key, *leader));
             let leader = leader.map(|leader| leader.node);
             return match leader.filter(|_| pending.asked < HINTS_MAX || is_asked) {
                 _ if is_asked => refuse(env, &pending, leader),

@@ -56,9 +56,10 @@ impl Asked {
         self.remove(name)
     }
 
-    /// Takes the requests that a node has.
-    fn take_of(&mut self, node: NodeId) -> Vec<Pending> {
-        let of_node = self.requests.iter().filter(|(_, (to, _))| *to == node);
+    /// Takes the requests that a node has, of one kind.
+    fn take_of(&mut self, node: NodeId, is_of_kind: fn(&Request) -> bool) -> Vec<Pending> {
+        let of_node =
+            self.requests.iter().filter(|(_, (to, pending))| *to == node && is_of_kind(&pending.request));
         let names: Vec<u64> = of_node.map(|(&name, _)| name).collect();
         names.into_iter().filter_map(|name| self.remove(name)).collect()
     }
@@ -102,11 +103,9 @@ impl ConsistentGroups {
 
     /// A node has lost the questions that it was asked.
     pub fn on_questions_lost(&mut self, env: &mut Env, node: NodeId) {
-        for pending in self.asked.take_of(node) {
-            match pending.request {
-                Request::Get(_) => self.todo.push_back(Todo::Dispatch(Box::new(pending))),
-                _ => pending.reply(env, Err(Error::Timeout)),
-            }
+        self.ask_others(node);
+        for pending in self.asked.take_of(node, Request::writes) {
+            pending.reply(env, Err(Error::Timeout));
         }
         let lives: Vec<u64> = self.asked.numbers.keys().map(|endpoint| endpoint.life).collect();
         let known = |life: &u64| env.agreement.processes.values().any(|process| process.life == *life);
@@ -115,6 +114,12 @@ impl ConsistentGroups {
             self.window.retire(life);
         }
         self.run(env);
+    }
+
+    /// Lets the reads that a node has look for another leader. A late answer of the node is dropped.
+    pub(super) fn ask_others(&mut self, node: NodeId) {
+        let reads = self.asked.take_of(node, |request| !request.writes());
+        self.todo.extend(reads.into_iter().map(|read| Todo::Dispatch(Box::new(read))));
     }
 
     /// Ends requests past their deadline: another node may have executed them.

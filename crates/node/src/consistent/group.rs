@@ -18,6 +18,7 @@ use strong::group::{
     VoterId, Write,
 };
 
+use super::incoming_part::IncomingPart;
 use super::{ConsistentGroups, GROUPS_MAX, Todo};
 use crate::peer::NodeId;
 use crate::shard::env::Env;
@@ -55,6 +56,8 @@ pub(super) struct HeldGroup {
     pub receiver: Receiver,
     /// The receiver's record of a catch-up, as it was handed out last. It is written with the group's state.
     pub checkpoint: Option<Checkpoint>,
+    /// The part that it receives now.
+    pub part: IncomingPart,
     /// The node that sends the catch-up.
     pub sender: Option<NodeId>,
     /// The sending ends of catch-ups.
@@ -256,6 +259,7 @@ impl ConsistentGroups {
             voters,
             receiver,
             checkpoint,
+            part: IncomingPart::default(),
             sender: None,
             senders: BTreeMap::new(),
             timer: None,

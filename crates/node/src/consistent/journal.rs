@@ -21,6 +21,7 @@ use strong::catch_up::{Item, Place, ReceiverInput};
 use strong::group::{Batch, Entry, Input, Payload, Version};
 
 use super::group::{GroupKey, HeldGroup, place_of};
+use super::incoming_part::IncomingPart;
 use super::serve::WaitingLookup;
 use super::{ConsistentGroups, Todo};
 use crate::shard::env::Env;
@@ -32,8 +33,8 @@ const STALL_MAX: Duration = Duration::from_secs(1);
 enum Record {
     /// A batch of the log.
     Batch(Batch),
-    /// A part of a catch-up that the group receives, or the drop of its keys before the first one.
-    Part { drops: bool, items: Vec<Item> },
+    /// The part of a catch-up that the group receives.
+    Part,
     /// The state without the record of a catch-up, which has ended.
     State,
 }
@@ -65,9 +66,9 @@ impl ConsistentGroups {
         self.write_record(env, key, Record::Batch(batch));
     }
 
-    /// Writes a part of a catch-up, with the group's record of it.
-    pub(super) fn write_part(&mut self, env: &mut Env, key: GroupKey, drops: bool, items: Vec<Item>) {
-        self.write_record(env, key, Record::Part { drops, items });
+    /// Writes the part of a catch-up that a group receives, with the group's record of it.
+    pub(super) fn write_part(&mut self, env: &mut Env, key: GroupKey) {
+        self.write_record(env, key, Record::Part);
     }
 
     /// Writes the state of a group whose catch-up has ended.
@@ -87,16 +88,16 @@ impl ConsistentGroups {
 
     /// Writes a record; gives it back if the store refuses it.
     fn try_write(&mut self, env: &mut Env, key: GroupKey, record: Box<Record>) -> Result<(), Box<Record>> {
-        let Some(held) = self.groups.get(&key) else { return Ok(()) };
+        let Some(held) = self.groups.get_mut(&key) else { return Ok(()) };
         let written = match &*record {
             Record::Batch(batch) => write_batch(env, key, held, batch),
-            Record::Part { drops, items } => write_part(env, key, held, *drops, items),
+            Record::Part => write_part(env, key, held).inspect(|_| held.part = IncomingPart::default()),
             Record::State => write_state(env, key, held),
         };
         let Ok(jsn) = written else { return Err(record) };
         let number = match *record {
             Record::Batch(batch) => Some(batch.number),
-            Record::Part { .. } => None,
+            Record::Part => None,
             Record::State => return Ok(()),
         };
         self.journal.syncing.push_back(Syncing { jsn, since: env.now(), key, number });
@@ -157,6 +158,8 @@ impl ConsistentGroups {
 
         let held = self.groups.get_mut(&key).expect("its outputs are carried out");
         held.known.clear();
+        let epoch = held.group.epoch();
+        held.part.on_applied(entries, epoch);
         for entry in entries {
             match &entry.payload {
                 Payload::Write(write) if write.object.is_none() => self.note_deletion(env, key),
@@ -286,17 +289,14 @@ fn write_state(env: &mut Env, key: GroupKey, held: &HeldGroup) -> Result<Jsn, en
 
 /// Writes a part and the record that it is there. The record comes before a drop, too: a group whose keys are dropped
 /// knows it.
-fn write_part(
-    env: &mut Env,
-    key: GroupKey,
-    held: &HeldGroup,
-    drops: bool,
-    items: &[Item],
-) -> Result<Jsn, engine::Error> {
-    if drops {
+///
+/// A store that refuses it half-way gets all of it again.
+fn write_part(env: &mut Env, key: GroupKey, held: &HeldGroup) -> Result<Jsn, engine::Error> {
+    if held.part.drops() {
         write_state(env, key, held)?;
         drop_keys(env, key)?;
     }
+    let items: Vec<&Item> = held.part.newer_items().collect();
     let objects: Vec<(Bytes, Bytes)> = items
         .iter()
         .map(|item| match &item.object {

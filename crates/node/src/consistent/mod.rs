@@ -25,6 +25,7 @@ mod catch_up;
 mod dispatch;
 mod forward;
 mod group;
+mod incoming_part;
 mod journal;
 mod links;
 mod peers;

@@ -128,6 +128,7 @@ impl ConsistentGroups {
     }
 
     fn on_away(&mut self, node: NodeId) {
+        self.ask_others(node);
         for (&key, held) in &self.groups {
             let Some(&voter) = held.voters.iter().find(|voter| voter.node == node) else { continue };
             self.marked.on_away(voter);

@@ -41,6 +41,8 @@ pub(super) enum WaitingLookup {
     Apply { group: GroupKey, key: Bytes },
     /// Of a key of a catch-up's part.
     Part { part: u64, key: Bytes },
+    /// Of a key of the part that a group receives.
+    Incoming { group: GroupKey, key: Bytes },
     /// Of a tombstone that is to be reaped.
     Reap { key: Bytes, through: u64 },
     /// Of nothing any more.
@@ -225,6 +227,7 @@ impl ConsistentGroups {
                 self.on_known(env, group, key, head.as_ref());
             }
             WaitingLookup::Part { part, key } => self.on_part_found(env, part, key, found),
+            WaitingLookup::Incoming { group, key } => self.on_incoming_found(env, group, &key, found),
             WaitingLookup::Reap { key, through } => self.reap_key(env, key, through, true),
             WaitingLookup::Nobody => {}
         }

@@ -122,6 +122,12 @@ fn delete(cluster: &mut Cluster, node: usize, name: &str, context: Option<Bytes>
     ask(cluster, node, Request::Delete(delete)).map(drop)
 }
 
+/// Whether a node leads a group.
+fn leads(cluster: &Cluster, node: usize) -> bool {
+    let groups = cluster.nodes[node].as_ref().unwrap().status().groups();
+    groups.iter().any(|group| group.role == node::GroupRole::Leader)
+}
+
 #[test]
 fn conditions_are_decided_wherever_a_client_asks() {
     let data = tempfile::tempdir().unwrap();
@@ -243,15 +249,31 @@ fn a_voter_that_fell_behind_has_all_when_the_others_are_gone_in_turn() {
 }
 
 #[test]
+fn a_read_leaves_a_silent_leader_for_the_next_one() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = consistent(&data);
+    put(&mut cluster, 0, "k", "one", None).unwrap();
+    cluster.pass(TAKEOVER);
+    let leader = (0..3).find(|&node| leads(&cluster, node)).unwrap();
+    let asked = (leader + 1) % 3;
+    cluster.cut(leader);
+    let read = cluster.begin(asked, Request::Get(GetRequest::new(bucket(), key("k"))));
+    let written = cluster.begin(asked, put_request("l", "one", None));
+    // The deadline is a minute.
+    let read = answer_of(&mut cluster, read);
+    assert!(matches!(read, Ok(Response::Found(_))), "{read:?}");
+    cluster.cuts.clear();
+    cluster.pass(TAKEOVER);
+    let written = answer_of(&mut cluster, written);
+    assert!(matches!(written, Ok(_) | Err(Error::Timeout)), "{written:?}");
+}
+
+#[test]
 fn a_leader_that_gets_another_birth_is_replaced_though_its_process_goes_on() {
     let data = tempfile::tempdir().unwrap();
     let mut cluster = consistent(&data);
     put(&mut cluster, 0, "k", "one", None).unwrap();
     cluster.pass(TAKEOVER);
-    let leads = |cluster: &Cluster, node: usize| {
-        let groups = cluster.nodes[node].as_ref().unwrap().status().groups();
-        groups.iter().any(|group| group.role == node::GroupRole::Leader)
-    };
     let leader = (0..3).find(|&node| leads(&cluster, node)).unwrap();
     let founded = agreement(&cluster);
     cluster.births[leader] = Birth::of(77);

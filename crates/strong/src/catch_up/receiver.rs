@@ -231,8 +231,10 @@ impl Receiver {
         if known.number != number || known.place != after || self.answer.is_some() {
             return;
         }
-        if known.is_incomplete && reaped > snapshot.0 {
-            // Another leader has reaped versions here that this part may still have.
+        let is_first = known.place == Place::Begin;
+        if known.is_incomplete && (reaped > snapshot.0 || is_first && applied > snapshot.0) {
+            // Another leader has reaped versions here that this part may still have. Or the sender has not applied yet
+            // all that this store had applied when it dropped its keys.
             return out.push(ReceiverOutput::Send(ToSender::Refused { number }));
         }
         // A later fold may show versions above the snapshot. Their entries follow it in the log, and are then applied

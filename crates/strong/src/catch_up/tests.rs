@@ -142,6 +142,29 @@ fn a_refill_beside_a_reaping_by_another_leader_begins_anew() {
 }
 
 #[test]
+fn a_refill_by_a_leader_that_has_applied_less_begins_anew() {
+    let begun = Checkpoint { base: 0, is_incomplete: true, snapshot: (0, 0), ..checkpoint(Place::Begin) };
+    let part = |after: Place, through: Place| ToReceiver::Part {
+        number: 7,
+        snapshot: (20, 3),
+        after,
+        items: vec![item("a", 19)],
+        through,
+    };
+    let place = Place::Key(Bytes::from_static(b"a"));
+    let first = part(Place::Begin, place.clone());
+    let mut receiver = Receiver::open(Some(begun.clone()), 21, &mut Vec::new());
+    let refused = ReceiverOutput::Send(ToSender::Refused { number: 7 });
+    assert_eq!(receive(&mut receiver, first.clone(), 21), [refused], "entry 21 had its effect on dropped keys");
+
+    let mut receiver = Receiver::open(Some(begun), 20, &mut Vec::new());
+    assert!(matches!(receive(&mut receiver, first, 20)[0], ReceiverOutput::Write { .. }));
+    sync(&mut receiver);
+    let next = part(place, Place::End);
+    assert!(matches!(receive(&mut receiver, next, 25)[0], ReceiverOutput::Write { .. }), "applied on top of it");
+}
+
+#[test]
 fn a_receiver_that_is_silent_is_given_up() {
     let mut sender = Sender::begin(7, 5, NOW, &mut Vec::new());
     let mut out = Vec::new();
