@@ -1,0 +1,116 @@
+"""Three real nodes of one cluster, each with a folder, ports and certificates of its own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+# A bound on waiting, far beyond what is usual: it only ends what would hang.
+PATIENCE_SECONDS = 60
+POLL_SECONDS = 0.1
+
+# So small that a test can fill it, and so large that three segments fit.
+DISK = "96m"
+RESERVE = "8MiB"
+
+
+class Node:
+    """One node, which may be started and stopped several times."""
+
+    def __init__(self, binary, folder, number, ports, members):
+        self.binary, self.folder, self.number = binary, folder, number
+        self.name = f"n{number}@127.0.0.1"
+        self.pb, self.http, self.peers = ports
+        self.members = members
+        self.data = os.path.join(folder, f"n{number}")
+        self.instance = f"127.0.0.1:{self.http}"
+        self.process = None
+        os.makedirs(self.data)
+
+    def start(self, stderr=None, environment=None):
+        certs = os.path.join(self.folder, "certs")
+        command = [self.binary, "serve", "--data", self.data, "--name", self.name, "--shards", "1"]
+        command += ["--pb-listen", f"127.0.0.1:{self.pb}", "--http-listen", self.instance, "--cluster", self.members]
+        command += ["--peer-ca", f"{certs}/ca.pem", "--peer-cert", f"{certs}/n{self.number}.pem"]
+        command += ["--peer-key", f"{certs}/n{self.number}.key", "--ring-size", "64"]
+        command += ["--disk-reserve", RESERVE, "--scrub-period", "4s", "--memory", "256MiB"]
+        own = {name: value for name, value in os.environ.items() if not name.startswith("ANNULET_")}
+        log = open(os.path.join(self.folder, f"n{self.number}.log"), "ab")
+        self.process = subprocess.Popen(
+            command, env={**own, **(environment or {})}, stdin=subprocess.DEVNULL, stdout=log, stderr=stderr or log
+        )
+
+    def kill(self):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(PATIENCE_SECONDS)
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def ask(self, method, path, body=None, content_type="application/json", timeout=20):
+        """The status and the body of an answer; status 0 if there is none."""
+        url = f"http://{self.instance}{path}"
+        request = urllib.request.Request(url, method=method, data=body, headers={"Content-Type": content_type})
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+        except OSError:
+            return 0, b""
+
+    def is_ready(self):
+        return self.ask("GET", "/health/ready")[0] == 200
+
+    def stats(self):
+        return json.loads(self.ask("GET", "/stats")[1])
+
+
+def until(what, is_so):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {PATIENCE_SECONDS} s")
+        time.sleep(POLL_SECONDS)
+
+
+def free_ports(count):
+    """Ports that are free now."""
+    sockets = [socket.socket() for _ in range(count)]
+    for it in sockets:
+        it.bind(("127.0.0.1", 0))
+    ports = [it.getsockname()[1] for it in sockets]
+    for it in sockets:
+        it.close()
+    return ports
+
+
+def make_certificate(binary, folder, name, days):
+    certs = os.path.join(folder, "certs")
+    command = [binary, "admin", "cert", "--dir", certs, "--name", name, "--days", str(days)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def found(binary, folder):
+    """Starts three nodes, each with a small disk of its own, which nobody else fills."""
+    ports = [free_ports(3) for _ in range(3)]
+    members = ",".join(f"n{at + 1}@127.0.0.1=127.0.0.1:{of[2]}" for at, of in enumerate(ports))
+    nodes = [Node(binary, folder, at + 1, of, members) for at, of in enumerate(ports)]
+    for node in nodes:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", node.data], check=True)
+        make_certificate(binary, folder, node.name, 365)
+        node.start()
+    until("the nodes are ready", lambda: all(node.is_ready() for node in nodes))
+    return nodes
