@@ -19,7 +19,7 @@ MIB = 1 << 20
 # Length of a pause: a death is noticed in 1.5 s, and elections follow by rank.
 PAUSE_SECONDS = 5
 
-# Lines of a log that nobody reads: more than a pipe and the queue hold.
+# Lines of a log without a reader: more than a pipe and the queue hold.
 LINES = 20_000
 
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// Values of all figures, as a shell has read them.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// What `/stats` answers.
+    /// The answer of `/stats`.
     pub stats: Map<String, Value>,
     /// The histograms.
     pub histograms: Vec<Histogram>,

@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// What a label names is bounded by the program or by the number of nodes.
+    /// The program, or the number of nodes, bounds the values of each label.
     #[test]
     fn no_label_has_what_clients_name() {
         let known = ["op", "result", "level", "part", "direction", "state", "minutes", "certificate"];

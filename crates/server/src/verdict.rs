@@ -1,4 +1,4 @@
-//! The state of a node in words: what is wrong, by what evidence, and which command shows more or mends it.
+//! The state of a node in words: findings, their evidence, and the commands that show more or mend them.
 //!
 //! [`verdict`] is pure. The page for balancers, the log, commands and alerts take their sentences from here, so all of them
 //! say the same. Another finding is added there, with its fact in [`NodeState`].
@@ -19,7 +19,7 @@ pub(crate) struct NodeState {
     pub(crate) is_stopping: bool,
     /// Whether the node is about to leave its cluster.
     pub(crate) is_leaving: bool,
-    /// Whom it reaches; `None` until that was looked at for the first time.
+    /// The members and voters that it reaches; `None` before the first look.
     pub(crate) reach: Option<Reach>,
     /// Why stores take no writes.
     pub(crate) refused_writes: Vec<String>,
@@ -46,7 +46,7 @@ pub(crate) struct Finding {
     pub(crate) level: Level,
     /// It, as a sentence without its end.
     pub(crate) sentence: String,
-    /// What shows it: figures by their names in `/stats`, or the message of an error.
+    /// Its signs: figures by their names in `/stats`, or the message of an error.
     pub(crate) evidence: String,
     /// The command that shows more, or mends it.
     pub(crate) next: &'static str,

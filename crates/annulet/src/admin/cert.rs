@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 
-/// Days of a certificate's validity: a year, so that whoever renews them has not forgotten how.
+/// Days of a certificate's validity: a year, so that renewal is practised.
 const DAYS_DEFAULT: u32 = 365;
 
 /// The most days: ten years.

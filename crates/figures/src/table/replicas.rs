@@ -25,7 +25,7 @@ pub(super) const REPLICAS: &[Figure] = rows! {
     Counter "hints_home" "annulet_hints_delivered" Count: "hints brought home";
     Counter "hints_lost" "annulet_hints_lost" Count: "hints that could not be kept";
     Counter "hint_rounds" "annulet_hint_rounds" Count:
-        "rounds through what is kept for one node; the last one finds nothing";
+        "rounds through the hints of one node; the last one finds nothing";
     Counter "handoffs" "annulet_handoffs" Count: "versions sent to the primaries that they were kept for";
     Counter "bounced" "annulet_messages_bounced" Count: "messages to other nodes that could not be sent";
     Counter "reaps_proposed" "annulet_reaps_proposed" Count: "tombstones proposed to be removed";
@@ -48,7 +48,7 @@ pub(super) const REPLICAS: &[Figure] = rows! {
     Counter "trees_made" "annulet_trees_made" Count: "partitions whose hash trees were made from their heads";
     Counter "trees_kept" "annulet_trees_kept" Count: "partitions whose hash trees an earlier process left";
     Counter "trees_wrong" "annulet_trees_wrong" Count:
-        "hash trees that did not say what the store has: a tree was not kept";
+        "hash trees that differed from their store, without known damage";
     Gauge "trees_due" "annulet_trees_due" Count: "partitions whose hash trees are yet to be made";
     Gauge "tree_bytes" "annulet_tree_memory_bytes" Bytes: "memory of hash trees";
     Gauge "tree_keys" "annulet_tree_keys" Count: "keys in hash trees";

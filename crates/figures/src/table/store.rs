@@ -52,7 +52,7 @@ pub(super) const STORE: &[Figure] = rows! {
     Counter "filter_refusals" "annulet_filter_refusals" Count: "tables that a filter spared a lookup";
     Counter "filter_false_positives" "annulet_filter_false_positives" Count:
         "tables that a filter did not spare a lookup in vain";
-    Gauge "segment_memory_bytes" "annulet_segment_memory_bytes" Bytes: "what segments of the journal have in memory";
+    Gauge "segment_memory_bytes" "annulet_segment_memory_bytes" Bytes: "memory of segments of the journal";
     Gauge "segments_held" "annulet_segments_held" Count: "compacted segments that a snapshot holds";
     Gauge "segments_aside" "annulet_segments_aside" Count: "compacted segments that are kept for a time";
     Counter "compactions" "annulet_compactions" Count: "compactions of the journal";
@@ -79,11 +79,11 @@ pub(super) const STORE: &[Figure] = rows! {
         "bytes read from the disk and written to it";
     Counter "disk_reads_with_data" "annulet_disk_reads_with_data" Count: "reads that brought something";
     Counter "disk_tries_full" "annulet_disk_tries" Count ["result" = "full"]:
-        "reads tried without waiting, by what they brought";
+        "reads tried without waiting, by their result";
     Counter "disk_tries_short" "annulet_disk_tries" Count ["result" = "short"]:
-        "reads tried without waiting, by what they brought";
+        "reads tried without waiting, by their result";
     Counter "disk_tries_empty" "annulet_disk_tries" Count ["result" = "empty"]:
-        "reads tried without waiting, by what they brought";
+        "reads tried without waiting, by their result";
     Counter "disk_files_reopened" "annulet_disk_files_reopened" Count:
         "files opened again, since a process may have only so many handles; if it grows as fast as reads, raise that \
          limit (`ulimit -n`)";
