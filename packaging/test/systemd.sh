@@ -72,7 +72,8 @@ TimeoutStartSec=200
 UNIT
 mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
 ln -s ../steps.service "$root/etc/systemd/system/multi-user.target.wants/steps.service"
-timeout "$BOOT_MAX" systemd-nspawn --quiet --register=no --keep-unit --directory="$root" --boot > "$work/console" 2>&1 ||
+timeout "$BOOT_MAX" \
+  systemd-nspawn --quiet --register=no --keep-unit --directory="$root" --boot > "$work/console" 2>&1 ||
   { tail -20 "$work/console"; tail -40 "$root/root/log"; exit 1; }
 tail -1 "$root/root/log" | grep -q passed || { tail -40 "$root/root/log"; exit 1; }
 tail -1 "$root/root/log"

@@ -1,9 +1,10 @@
-//! `cargo xtask package`: the Debian packages, the container image and the compose file, by the scripts of `packaging/`.
+//! `cargo xtask package`: the Debian packages, the container image and the compose file, by the scripts of
+//! `packaging/`.
 //!
-//! 1. The programs are built with debug symbols of lines; the libraries as in every other release build. 2. The licences
-//!    of the linked crates are gathered. 3. `deb.sh` and `image.sh` make the packages and the image. 4. With `--check`,
-//!    the packages are made twice, and must be equal to the byte; a further version is made to upgrade to; the scripts of
-//!    `packaging/test/` try all of them.
+//! 1. The programs are built with debug symbols of lines; the libraries as in every other release build. 2. The
+//!    licences of the linked crates are gathered. 3. `deb.sh` and `image.sh` make the packages and the image. 4. With
+//!    `--check`, the packages are made twice, and must be equal to the byte; a further version is made to upgrade to;
+//!    the scripts of `packaging/test/` try all of them.
 //!
 //! Left out: signatures, and repositories of packages.
 

@@ -84,7 +84,8 @@ pub struct Started {
     pub reports: Vec<OpenReport>,
 }
 
-/// Runs a node until it is told to stop, and notes its progress. Blocks. `on_started` is called once its stores are open.
+/// Runs a node until it is told to stop, and notes its progress. Blocks. `on_started` is called once its stores
+/// are open.
 pub fn serve(
     mut config: Config,
     (progress, log): (&Arc<Progress>, Arc<dyn LogLevels>),

@@ -497,9 +497,12 @@ fn say(text: &str) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
+    fn change(adds: Option<&str>, removes: Option<&str>) -> Value {
+        json!({ "settled": true, "to_vote": adds, "to_vote_no_more": removes })
+    }
+
     #[test]
     fn a_change_is_over_when_the_voters_are_replaced() {
-        let change = |to_vote: Option<&str>, to_vote_no_more: Option<&str>| json!({ "settled": true, "to_vote": to_vote, "to_vote_no_more": to_vote_no_more });
         let adds = change(Some("n4@h"), None);
         assert_eq!((is_over(&adds), &*progress(&adds)), (false, "at rest; waits until n4@h votes"));
         let removes = change(None, Some("n1@h"));

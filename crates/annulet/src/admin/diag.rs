@@ -1,7 +1,8 @@
 //! `annulet admin diag`: one file with all that a node tells of itself, for whoever looks into a problem.
 //!
-//! 1. The node is asked for each part; a part without an answer has the error in its place. 2. The last lines of the log
-//!    are read, if a file was named. 3. Secrets are redacted (`redact.rs`). 4. The file is written, readable by its owner.
+//! 1. The node is asked for each part; a part without an answer has the error in its place. 2. The last lines of the
+//!    log are read, if a file was named. 3. Secrets are redacted (`redact.rs`). 4. The file is written, readable by its
+//!    owner alone.
 //!
 //! Left out: objects, and files of the data folder. Names of buckets and keys may be in log lines.
 

@@ -1,8 +1,8 @@
 //! Redaction of secrets: passwords, tokens, credentials in addresses, and private keys.
 //!
 //! * A field or an option whose name has a word of [`SECRET_WORDS`] loses its value.
-//! * In a text, `NAME=VALUE` and `NAME: VALUE` of such a name lose the value, as do `Bearer VALUE` and `Basic VALUE`; an
-//!   address loses the part between `//` and `@`; the lines of a private key go.
+//! * In a text, `NAME=VALUE` and `NAME: VALUE` of such a name lose the value, as do `Bearer VALUE` and `Basic VALUE`;
+//!   an address loses the part between `//` and `@`; the lines of a private key go.
 //!
 //! Invariant: the same text without its secrets, and with all else as it was.
 //!

@@ -17,7 +17,8 @@
 //!   `founding.rs`: the activation of a consistent bucket type. `strong.rs`: all of that for operators.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
 //!   `n_vals.rs`: what they are made for.
-//! * `reach.rs`: whether a majority is reached. `refusals.rs`: stores that take no writes, for the log. * `watch.rs`: what does not go on, for the log. `files.rs`: what is on
+//! * `reach.rs`: whether a majority is reached. `refusals.rs`: stores that take no writes, for the log.
+//! * `watch.rs`: what does not go on, for the log. `files.rs`: what is on
 //!   the disk. * `operator.rs`: operators' questions and their answers.
 
 mod admission;
