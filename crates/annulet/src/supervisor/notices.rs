@@ -1,7 +1,8 @@
 //! The choice of notices, as a pure step over looks at a node.
 //!
 //! * Readiness, once: when clients are served.
-//! * A longer limit of the start or the stop, as long as the process uses CPU time: it recovers, or writes its last data.
+//! * A longer limit of the start or the stop, as long as the process uses CPU time: it recovers, or writes its
+//!   last data.
 //! * The watchdog's feed, when every shard has turned since the last one. A stop has a limit of its own: it is fed
 //!   without a condition.
 //!
@@ -10,8 +11,11 @@
 use server::Stage;
 use std::time::Duration;
 
-/// The longest pause between two looks.
+/// The longest pause between two looks at a node that starts or stops.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// The pause of a node that serves without a watchdog: nothing is due until its stage changes.
+const QUIET: Duration = Duration::from_secs(3600);
 
 /// Looks for each period of the watchdog. An idle shard turns once a second, so the shortest useful period is some
 /// seconds.
@@ -64,7 +68,11 @@ impl Notices {
 
     /// The pause until the next look, unless the stage changes before.
     pub(super) fn pause(&self) -> Duration {
-        self.watchdog.map_or(LOOK_EVERY, |period| LOOK_EVERY.min(period / LOOKS_PER_PERIOD))
+        let feeds = self.watchdog.map(|period| period / LOOKS_PER_PERIOD);
+        match self.told {
+            Some(Stage::Serving) => feeds.unwrap_or(QUIET),
+            _ => feeds.map_or(LOOK_EVERY, |pause| pause.min(LOOK_EVERY)),
+        }
     }
 
     /// The notices that are due.
@@ -165,7 +173,14 @@ mod tests {
 
     #[test]
     fn looks_come_several_times_in_a_period() {
-        assert_eq!(Notices::new(None).pause(), LOOK_EVERY);
-        assert_eq!(Notices::new(Some(PERIOD)).pause(), Duration::from_secs(2));
+        let pauses = |watchdog| {
+            let mut notices = Notices::new(watchdog);
+            let starts = notices.pause();
+            due(&mut notices, &look(Stage::Serving, &[1], 0));
+            [starts, notices.pause()]
+        };
+        assert_eq!(pauses(None), [LOOK_EVERY, QUIET], "a node that serves is not woken for nothing");
+        assert_eq!(pauses(Some(PERIOD)), [PERIOD / 4, PERIOD / 4]);
+        assert_eq!(pauses(Some(8 * PERIOD)), [LOOK_EVERY, 2 * PERIOD]);
     }
 }
