@@ -153,6 +153,10 @@ impl ConsistentGroups {
             // An earlier process was asked, and may have executed it.
             return;
         }
+        if number.is_some_and(|(origin, _)| is_over(env, from, origin.life)) {
+            // Its numbers may be forgotten, and nobody waits for the answer.
+            return;
+        }
         let now = env.now();
         let deadline = now + Duration::from_millis(ttl_ms.into());
         let reply_to = ReplyTo::Leader(from, id);
@@ -180,4 +184,10 @@ impl ConsistentGroups {
             _ => env.reply(reply_to, Err(Error::Unavailable)),
         }
     }
+}
+
+/// Whether a process of a node is over: the cluster and the link know another one.
+fn is_over(env: &Env, node: NodeId, life: u64) -> bool {
+    let registered = env.agreement.processes.get(&node).map(|process| process.life);
+    registered.is_some_and(|registered| registered != life) && env.peers.life_if_up(node) != Some(life)
 }
