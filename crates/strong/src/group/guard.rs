@@ -51,9 +51,10 @@ impl Group {
             return self.say_forgotten(from, &message);
         }
 
-        if !self.is_sane(from, &message) || !self.has_room(&message) {
+        if !self.is_sane(from, &message) {
             return;
         }
+        let message = self.within_room(message);
         if let Message::Resigned { term } = message {
             if term == self.term() && self.leader() == Some(from) {
                 self.timers.on_leaderless(term);
@@ -120,14 +121,21 @@ impl Group {
         }
     }
 
-    /// Whether an append can be taken without more unapplied entries than the bounds allow.
+    /// An append without its entries, if there would be more unapplied ones than the bounds allow.
     ///
     /// Entries that it replaces do not count, so a voter that is full of another leader's entries takes the new ones.
-    fn has_room(&self, message: &Message) -> bool {
-        let Message::Append { previous: (previous, _), entries, .. } = message else { return true };
-        let unapplied = previous.saturating_sub(self.applied);
-        entries.is_empty()
-            || unapplied < UNAPPLIED_ENTRIES_MAX && self.unapplied_bytes(*previous) < UNAPPLIED_BYTES_MAX
+    /// The message itself is never dropped. A new leader learns by the answer how far this voter is, and without it
+    /// would send the same entries for ever.
+    fn within_room(&self, mut message: Message) -> Message {
+        if let Message::Append { previous: (previous, _), entries, .. } = &mut message {
+            let unapplied = previous.saturating_sub(self.applied);
+            let is_full =
+                unapplied >= UNAPPLIED_ENTRIES_MAX || self.unapplied_bytes(*previous) >= UNAPPLIED_BYTES_MAX;
+            if is_full {
+                entries.clear();
+            }
+        }
+        message
     }
 
     /// Bytes of the entries up to an index that are not applied.

@@ -207,6 +207,48 @@ fn a_follower_that_is_full_drops_entries_and_takes_a_new_leaders() {
     assert_eq!(last, (first + 1, term + 1), "entries of a new leader replace those that wait");
 }
 
+/// A new leader does not know how far its voters are. One that has all that may be unapplied, or is farther behind, has
+/// to say so: entries that were dropped in silence were sent again for ever.
+#[test]
+fn a_voter_that_has_no_room_tells_a_new_leader_how_far_it_is() {
+    let mut world = World::quiet(1, 3);
+    let leader = world.settle();
+    let voter = (leader + 1) % 3;
+    let from = world.voter(leader);
+    let mut group = world.nodes[voter].group.take().unwrap();
+    let (first, term) = (group.last(), group.term());
+    let append = |term, previous: (u64, u64), count| {
+        let entry = |at| Entry { index: previous.0 + at, term, payload: Payload::First };
+        let entries = (1..=count).map(entry).collect();
+        Message::Append { term, previous, commit: 0, acknowledged: 0, entries }.encode()
+    };
+    let mut answer_to = |message| {
+        let mut out = Vec::new();
+        group.step(Input::Message { from, message }, world.now, &mut out);
+        let numbers = out.iter().filter_map(|output| match output {
+            Output::Persist(batch) => Some(batch.number),
+            _ => None,
+        });
+        for number in numbers.collect::<Vec<_>>() {
+            group.step(Input::Persisted { number }, world.now, &mut out);
+        }
+        let sent = out.into_iter().rev().find_map(|output| match output {
+            Output::Send { message, .. } => Message::read(message).ok(),
+            _ => None,
+        });
+        match sent {
+            Some(Message::AppendReply { index, rejected, .. }) => (index, rejected.map(|(hint, _)| hint)),
+            other => panic!("{other:?} is no answer"),
+        }
+    };
+
+    let far = (first.0 + 2 * UNAPPLIED_ENTRIES_MAX, term);
+    assert_eq!(answer_to(append(term, far, 1)), (far.0, Some(first.0)), "it is far behind");
+    let last = first.0 + UNAPPLIED_ENTRIES_MAX + 1;
+    assert_eq!(answer_to(append(term, first, UNAPPLIED_ENTRIES_MAX + 1)), (last, None));
+    assert_eq!(answer_to(append(term + 1, (last, term), 1)), (last, None), "it is full");
+}
+
 /// Proposes writes of a size at a leader that is cut off, until it refuses one; how many it takes.
 fn proposals_taken(size: usize) -> u64 {
     let mut world = World::quiet(2, 3);
