@@ -9,6 +9,9 @@
 //!    events leave the list.
 //! 3. If the first event left is a return, its operation cannot be placed any more, and the last placement is undone.
 //!
+//! Searches grow with the operations that overlap, so some are not made: a read that fits is placed at once, and of
+//! timeouts with the same effect only the first.
+//!
 //! Meanings of outcomes: *failed* is a read by which the condition did not hold; *unavailable* never takes effect;
 //! *timeout* may take effect at any time after its call, or never.
 //!

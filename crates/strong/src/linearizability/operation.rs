@@ -4,7 +4,7 @@
 pub type Value = u64;
 
 /// The request of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Reads the value.
     Get,
@@ -69,6 +69,11 @@ impl Operation {
             Outcome::Timeout => self.action != Action::Get,
             _ => true,
         }
+    }
+
+    /// Whether it never changes the value.
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self.outcome, Outcome::Read(_) | Outcome::Failed)
     }
 
     /// The state after it; none if its outcome contradicts the state before.

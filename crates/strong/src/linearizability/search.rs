@@ -1,10 +1,13 @@
 //! The search for an order of one key's operations.
 //!
+//! A read that fits the state is placed at once. Of operations that may be left out and have the same effect, the first
+//! one is placed first. A state is not searched from if one that is as good was (`Memo`).
+//!
 //! Invariants: `placed` holds the operations with events out of the list; `placements` undoes them, last first.
 
-use base::FastSet;
+use base::{FastMap, FastSet};
 
-use super::{Operation, STATES_SHOWN_MAX, Value, Verdict, Violation};
+use super::{Action, Operation, Outcome, STATES_SHOWN_MAX, Value, Verdict, Violation};
 
 /// A call or a return in the list of events.
 #[derive(Clone, Copy)]
@@ -25,53 +28,227 @@ type Set = Box<[u64]>;
 ///
 /// `states_max` bounds the number of states that are remembered.
 pub fn check(history: &[Operation], states_max: usize) -> Verdict {
-    let mut events = Events::of(history);
-    let mut placed: Set = vec![0; history.len().div_ceil(64)].into();
-    let mut placements: Vec<(usize, Option<Value>)> = Vec::new();
-    let mut memo: FastSet<(Set, Option<Value>)> = FastSet::default();
-    let mut state = None;
-    let mut stuck = Stuck::default();
-
+    let mut search = Search::of(history);
     // Operations that may be left out are placed only where the others alone find no order.
-    let (mut at, mut places_optional) = (events.first(), false);
-    while events.open_returns > 0 {
-        let event = events.list[at];
+    let mut places_optional = false;
+    search.place_reads();
+    while search.events.open_returns > 0 {
+        let event = search.events.list[search.at];
         if event.is_return && !places_optional {
-            (at, places_optional) = (events.first(), true);
+            (search.at, places_optional) = (search.events.first(), true);
             continue;
         }
         if event.is_return {
             // Its operation should have been placed before: undo the last placement and try the next one.
-            stuck.note(at, state);
-            let Some((call, before)) = placements.pop() else {
-                return Verdict::Violation(stuck.explain(history, &events));
-            };
-            events.restore(call);
-            flip(&mut placed, events.list[call].operation);
-            state = before;
-            (at, places_optional) = (events.list[call].next, events.list[call].end.is_none());
+            match search.undo() {
+                Some(was_optional) => places_optional = was_optional,
+                None => return Verdict::Violation(search.stuck.explain(history, &search.events)),
+            }
             continue;
         }
 
-        let is_tried = event.end.is_none() == places_optional;
-        let after = history[event.operation].apply(state).filter(|_| is_tried);
-        if let Some(after) = after {
-            flip(&mut placed, event.operation);
-            if memo.insert((placed.clone(), after)) {
-                if memo.len() > states_max {
-                    return Verdict::Unknown;
-                }
-                placements.push((at, state));
-                state = after;
-                events.remove(at);
-                (at, places_optional) = (events.first(), false);
-                continue;
+        let is_tried = event.end.is_none() == places_optional && search.facts.is_next(&event, &search.placed);
+        let after = history[event.operation].apply(search.state).filter(|_| is_tried);
+        if after.is_some_and(|after| search.place(after)) {
+            if search.memo.sets > states_max {
+                return Verdict::Unknown;
             }
-            flip(&mut placed, event.operation);
+            places_optional = false;
+            search.place_reads();
+        } else {
+            search.at = event.next;
         }
-        at = event.next;
     }
     Verdict::Linearizable
+}
+
+/// A search under way.
+struct Search<'a> {
+    history: &'a [Operation],
+    facts: Facts,
+    events: Events,
+    placed: Set,
+    placements: Vec<Placement>,
+    memo: Memo,
+    state: Option<Value>,
+    /// The position among the events.
+    at: usize,
+    stuck: Stuck,
+}
+
+/// An operation in the order.
+struct Placement {
+    /// The position of its call.
+    call: usize,
+    /// The state before it.
+    before: Option<Value>,
+    /// It is a read that fits the state: nothing is gained if it is placed later.
+    is_forced: bool,
+}
+
+impl<'a> Search<'a> {
+    fn of(history: &'a [Operation]) -> Search<'a> {
+        let events = Events::of(history);
+        Search {
+            history,
+            facts: Facts::of(history),
+            at: events.first(),
+            events,
+            placed: vec![0; history.len().div_ceil(64)].into(),
+            placements: Vec::new(),
+            memo: Memo::default(),
+            state: None,
+            stuck: Stuck::default(),
+        }
+    }
+
+    /// Places the operation here, unless a search from no better a state is done; whether it is placed.
+    fn place(&mut self, after: Option<Value>) -> bool {
+        let operation = self.events.list[self.at].operation;
+        flip(&mut self.placed, operation);
+        if !self.memo.insert(&self.placed, self.facts.seen(after), &self.facts.optional) {
+            flip(&mut self.placed, operation);
+            return false;
+        }
+        self.take(self.at, false);
+        self.state = after;
+        true
+    }
+
+    /// Places all reads that fit the state, and goes to the first event left.
+    fn place_reads(&mut self) {
+        let mut at = self.events.first();
+        while self.events.open_returns > 0 && !self.events.list[at].is_return {
+            let Event { operation, next, .. } = self.events.list[at];
+            let read = self.history[operation];
+            let fits = read.is_read() && read.apply(self.state).is_some();
+            at = match fits {
+                true => {
+                    flip(&mut self.placed, operation);
+                    self.take(at, true);
+                    // Its return may have been the first one.
+                    self.events.first()
+                }
+                false => next,
+            };
+        }
+        self.at = self.events.first();
+    }
+
+    fn take(&mut self, call: usize, is_forced: bool) {
+        self.placements.push(Placement { call, before: self.state, is_forced });
+        self.events.remove(call);
+    }
+
+    /// Undoes the last placement that had alternatives, and those behind it; whether it was of an operation that may be
+    /// left out. None if there is none.
+    fn undo(&mut self) -> Option<bool> {
+        self.stuck.note(self.at, self.state);
+        loop {
+            let Placement { call, before, is_forced } = self.placements.pop()?;
+            self.events.restore(call);
+            flip(&mut self.placed, self.events.list[call].operation);
+            self.state = before;
+            if !is_forced {
+                let Event { next, end, .. } = self.events.list[call];
+                self.at = next;
+                return Some(end.is_none());
+            }
+        }
+    }
+}
+
+/// Facts about operations that save searches.
+struct Facts {
+    /// Values that some operation tells from others.
+    told: FastSet<Value>,
+    /// The operation before this one that has the same effect, where both may be left out.
+    twins: Vec<Option<usize>>,
+    /// All operations that may be left out.
+    optional: Set,
+}
+
+impl Facts {
+    fn of(history: &[Operation]) -> Facts {
+        let told = history.iter().flat_map(|operation| {
+            let expected = match operation.action {
+                Action::Cas { expected, .. } | Action::DeleteIf { expected } => Some(expected),
+                _ => None,
+            };
+            let read = if let Outcome::Read(value) = operation.outcome { value } else { None };
+            expected.into_iter().chain(read)
+        });
+        let mut facts = Facts {
+            told: told.collect(),
+            twins: vec![None; history.len()],
+            optional: vec![0; history.len().div_ceil(64)].into(),
+        };
+        let is_optional = |operation: &Operation| operation.is_possible() && !operation.is_definite();
+        let mut order: Vec<usize> = (0..history.len()).filter(|at| is_optional(&history[*at])).collect();
+        // As events are sorted.
+        order.sort_unstable_by_key(|at| (history[*at].call, *at));
+        let mut last: FastMap<Action, usize> = FastMap::default();
+        for at in order {
+            flip(&mut facts.optional, at);
+            let effect = facts.effect(history[at].action);
+            facts.twins[at] = last.insert(effect, at);
+        }
+        facts
+    }
+
+    /// The value, or one for all that nobody tells from each other.
+    fn seen(&self, value: Option<Value>) -> Option<Value> {
+        value.map(|value| if self.told.contains(&value) { value } else { UNTOLD })
+    }
+
+    /// The action with such values.
+    fn effect(&self, action: Action) -> Action {
+        let seen = |value| self.seen(Some(value)).unwrap_or(UNTOLD);
+        match action {
+            Action::Put(value) => Action::Put(seen(value)),
+            Action::PutOnce(value) => Action::PutOnce(seen(value)),
+            Action::Cas { expected, value } => Action::Cas { expected, value: seen(value) },
+            other => other,
+        }
+    }
+
+    /// Whether no operation before this one would do as well: of two with the same effect the first one is placed.
+    fn is_next(&self, event: &Event, placed: &Set) -> bool {
+        self.twins[event.operation].is_none_or(|twin| placed[twin / 64] >> (twin % 64) & 1 == 1)
+    }
+}
+
+/// Stands for all values that no operation tells from each other. A history has fewer values.
+const UNTOLD: Value = Value::MAX;
+
+/// States that were searched.
+///
+/// Of operations that may be left out, those that are not placed are of use later on. So of two states with the same
+/// value and the same other operations, the one with fewer of them placed finds all that the other one does.
+#[derive(Default)]
+struct Memo {
+    /// Placed operations that may be left out, by the other ones that are placed and the value.
+    known: FastMap<(Set, Option<Value>), Vec<Set>>,
+    /// All sets.
+    sets: usize,
+}
+
+impl Memo {
+    /// Adds a state, unless one that is as good is known.
+    fn insert(&mut self, placed: &Set, value: Option<Value>, optional: &Set) -> bool {
+        let part = |of: fn(u64, u64) -> u64| -> Set {
+            placed.iter().zip(optional).map(|(placed, optional)| of(*placed, *optional)).collect()
+        };
+        let (definite, left_out) = (part(|a, b| a & !b), part(|a, b| a & b));
+        let known = self.known.entry((definite, value)).or_default();
+        let is_within = |other: &Set| other.iter().zip(&left_out).all(|(other, new)| other & !new == 0);
+        if known.iter().any(is_within) {
+            return false;
+        }
+        known.push(left_out);
+        self.sets += 1;
+        true
+    }
 }
 
 fn flip(set: &mut Set, operation: usize) {
