@@ -64,6 +64,10 @@ pub struct NetworkConfig {
     pub late: Odds,
     /// How long such a message takes at most.
     pub late_max: Duration,
+    /// How likely the copy of a doubled message takes a way of its own, too.
+    pub echo: Odds,
+    /// How long such a copy takes at most.
+    pub echo_max: Duration,
 }
 
 impl NetworkConfig {
@@ -78,6 +82,8 @@ impl NetworkConfig {
         lag_max: Duration::from_millis(50),
         late: Odds::NEVER,
         late_max: Duration::from_secs(20),
+        echo: Odds::NEVER,
+        echo_max: Duration::from_millis(500),
     };
 }
 
@@ -88,6 +94,8 @@ pub struct Network {
     rng: SplitMix64,
     trace: Trace,
     cuts: BTreeSet<Link>,
+    /// Links whose messages all take so much longer.
+    delays: BTreeMap<Link, Duration>,
     /// When the last message of each link arrives: the next one arrives after it.
     last: BTreeMap<Link, Monotonic>,
     /// When the last held-back message of each link arrives, until one is seen to overtake it.
@@ -104,6 +112,7 @@ impl Network {
             rng,
             trace,
             cuts: BTreeSet::new(),
+            delays: BTreeMap::new(),
             last: BTreeMap::new(),
             held: BTreeMap::new(),
             busy_until: Monotonic(0),
@@ -129,9 +138,20 @@ impl Network {
         self.cuts.remove(&(from, to));
     }
 
+    /// Has all messages from `from` to `to` take so much longer from now on. Their order stays.
+    pub fn delay(&mut self, from: NodeId, to: NodeId, delay: Duration) {
+        self.delays.insert((from, to), delay);
+    }
+
+    /// Ends all delays of links.
+    pub fn end_delays(&mut self) {
+        self.delays.clear();
+    }
+
     /// Mends all links.
     pub fn heal_all(&mut self) {
         self.cuts.clear();
+        self.delays.clear();
     }
 
     /// Whether the link from `from` to `to` is cut.
@@ -155,7 +175,11 @@ impl Network {
         }
         if self.config.duplicate.fires(&mut self.rng) {
             self.trace.fault(Fault::Duplicate, format_args!("{from} -> {to}"));
-            self.carry(events, packet.clone());
+            let copy = packet.clone();
+            match self.config.echo.fires(&mut self.rng) {
+                true => self.carry_by_itself(events, copy),
+                false => self.carry(events, copy),
+            }
         }
         self.carry(events, packet);
     }
@@ -172,6 +196,14 @@ impl Network {
             return self.trace.fault(Fault::Cut, format_args!("{from} -> {to} when sent"));
         }
         self.trace.fault(Fault::Late, format_args!("{from} -> {to}"));
+        let due = events.now() + delay;
+        self.busy_until = self.busy_until.max(due);
+        events.at(due, packet.into());
+    }
+
+    /// Carries the copy of a message on a way of its own.
+    fn carry_by_itself<M, E: From<Packet<M>>>(&mut self, events: &mut Scheduler<E>, packet: Packet<M>) {
+        let delay = duration_between(&mut self.rng, self.config.delay_max, self.config.echo_max);
         let due = events.now() + delay;
         self.busy_until = self.busy_until.max(due);
         events.at(due, packet.into());
@@ -209,6 +241,9 @@ impl Network {
         if self.config.lag.fires(&mut self.rng) {
             due = due + duration_between(&mut self.rng, lag / 2, lag);
             self.trace.fault(Fault::Lag, format_args!("{from} -> {to}"));
+        }
+        if let Some(delay) = self.delays.get(&link) {
+            due = due + *delay;
         }
         if let Some(last) = self.last.get(&link) {
             due = due.max(*last + Duration::from_nanos(1));

@@ -10,7 +10,7 @@ use sim::elastic::{Shape, second_thoughts};
 const SHAPE: Shape = Shape { nodes: 9, partitions: 64 };
 /// A life of these in which an operator has second thoughts shows them soon; the second mutant after 36, and more or
 /// fewer whenever times change. A life takes a twentieth of a second.
-const SEEDS: planting::Seeds = planting::Seeds { first: 0, max: 120 };
+const SEEDS: planting::Seeds = planting::Seeds { first: 0, max: 120, step: 1 };
 
 fn is_caught(bug: Planted) {
     planting::is_caught_in(&|seed| second_thoughts(seed, SHAPE).err(), SEEDS, bug);

@@ -152,7 +152,11 @@ impl ConsistentGroups {
         let is_open = self.open(env, key);
         if let Some(held) = self.groups.get(&key).filter(|_| is_open) {
             if held.group.leads() {
-                return match held.group.can_serve() && !held.is_held() {
+                let is_early = match pending.request.writes() {
+                    true => base::planted!(ConditionBeforeNoop),
+                    false => base::planted!(ReadBeforeNoop),
+                };
+                return match (held.group.can_serve() || is_early) && !held.is_held() {
                     true => self.serve(env, pending),
                     false => self.wait(env, pending),
                 };

@@ -85,7 +85,10 @@ impl HeldGroup {
     /// Whether a request has somewhere to go: this store leads and is ready, or another one leads.
     pub fn has_leader(&self) -> bool {
         match self.group.leader() {
-            Some(leader) if leader == self.voter => self.group.can_serve(),
+            Some(leader) if leader == self.voter => {
+                let early = [base::planted!(ReadBeforeNoop), base::planted!(ConditionBeforeNoop)];
+                self.group.can_serve() || early.contains(&true) && self.group.leads()
+            }
             Some(leader) => self.group.reaches(leader),
             None => false,
         }

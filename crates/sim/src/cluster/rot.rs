@@ -139,13 +139,14 @@ impl Watch {
 
     /// Flips a bit somewhere.
     pub(crate) fn flip(&self, disk: &SimDisk, rng: &mut SplitMix64) -> bool {
-        let places = self.places(disk);
-        if places.is_empty() {
-            return false;
-        }
-        let (path, from, to) = &places[index_below(rng, places.len())];
-        let offset = from + rng.below(to - from);
-        disk.flip_bit(path, offset, u8::try_from(rng.below(8)).expect("a small number"))
+        flip_in(&self.places(disk), disk, rng)
+    }
+
+    /// Flips a bit of the journal somewhere.
+    pub(crate) fn flip_journal(&self, disk: &SimDisk, rng: &mut SplitMix64) -> bool {
+        let mut places = self.places(disk);
+        places.retain(|(path, ..)| is_in(path, "journal") && !is_compacted(path));
+        flip_in(&places, disk, rng)
     }
 
     /// Puts a block in another block's place.
@@ -167,6 +168,16 @@ impl Watch {
             disk.copy_block((&from.0, from.1), (&to.0, to.1), BLOCK)
         })
     }
+}
+
+/// Flips a bit in one of these stretches.
+fn flip_in(places: &[(PathBuf, u64, u64)], disk: &SimDisk, rng: &mut SplitMix64) -> bool {
+    if places.is_empty() {
+        return false;
+    }
+    let (path, from, to) = &places[index_below(rng, places.len())];
+    let offset = from + rng.below(to - from);
+    disk.flip_bit(path, offset, u8::try_from(rng.below(8)).expect("a small number"))
 }
 
 /// Whether compaction wrote the segment: its number has the top bit.

@@ -6,9 +6,10 @@
 //! Outcomes: an answer *failed* is a read of another value; *timeout*, silence and a broken connection leave it open
 //! whether a write takes effect; all other errors say that it never does.
 
+use super::scenario::Scenario;
 use super::{Event, Message, World, client_id, node_id};
 use crate::network::Packet;
-use crate::seed::{duration_between, index_below};
+use crate::seed::{between, duration_between, index_below};
 use crate::show;
 use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
@@ -25,6 +26,10 @@ pub(super) const TYPE: Bytes = Bytes::from_static(b"strong");
 const PATIENCE_MAX: Duration = Duration::from_millis(100);
 /// The shortest timeout: some round trips.
 const TIMEOUT_MIN: Duration = Duration::from_millis(50);
+/// The shortest and the longest pause between two requests of a burst.
+const BURST_PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(40));
+/// The shortest and the longest burst, in requests.
+const BURST: (u64, u64) = (5, 25);
 
 /// A client.
 pub(super) struct Client {
@@ -33,6 +38,10 @@ pub(super) struct Client {
     node: usize,
     /// The context and the value of each key that it knows last.
     seen: BTreeMap<usize, (Bytes, Value)>,
+    /// Requests to come in this burst.
+    burst: u64,
+    /// The key that it reads next: one whose condition failed.
+    rereads: Option<usize>,
 }
 
 /// A request without an answer.
@@ -47,7 +56,7 @@ pub(super) struct Pending {
 impl Client {
     pub(super) fn new(mut rng: SplitMix64, nodes: usize) -> Client {
         let node = index_below(&mut rng, nodes);
-        Client { rng, node, seen: BTreeMap::new() }
+        Client { rng, node, seen: BTreeMap::new(), burst: 0, rereads: None }
     }
 }
 
@@ -55,16 +64,22 @@ pub(super) fn bucket() -> Bucket {
     Bucket { bucket_type: TYPE, name: Bytes::from_static(b"b") }
 }
 
-/// The value as clients write it.
-fn text_of(value: Value) -> Bytes {
-    Bytes::from(value.to_string())
+/// The value as clients write it: its number, and some spaces.
+fn text_of(value: Value, padding: usize) -> Bytes {
+    Bytes::from(format!("{value}{:padding$}", ""))
 }
 
-/// The request of an action; `context` is that of its condition.
-pub(super) fn request_of(key: Bytes, action: Action, context: Option<Bytes>, timeout: Duration) -> Request {
+/// The request of an action; `context` is that of its condition, and `padding` the length of a value beside its number.
+pub(super) fn request_of(
+    key: Bytes,
+    action: Action,
+    context: Option<Bytes>,
+    timeout: Duration,
+    padding: usize,
+) -> Request {
     let timeout = Some(u32::try_from(timeout.as_millis()).expect("some seconds"));
     let put = |value| {
-        let put = PutRequest::new(bucket(), Some(key.clone()), Metadata::default(), text_of(value));
+        let put = PutRequest::new(bucket(), Some(key.clone()), Metadata::default(), text_of(value, padding));
         Request::put(PutRequest { context: context.clone(), returned: Return::Head, timeout, ..put })
     };
     match action {
@@ -82,7 +97,7 @@ pub(super) fn outcome_of(result: &Result<Response, Error>) -> Outcome {
         Ok(Response::Found(found)) => {
             let text = found.value.as_ref().and_then(|value| std::str::from_utf8(value).ok());
             // A value that nobody wrote is for the checker to report.
-            Outcome::Read(Some(text.and_then(|text| text.parse().ok()).unwrap_or(Value::MAX)))
+            Outcome::Read(Some(text.and_then(|text| text.trim_end().parse().ok()).unwrap_or(Value::MAX)))
         }
         Ok(Response::NotFound { .. }) => Outcome::Read(None),
         Ok(_) => Outcome::Done,
@@ -94,49 +109,87 @@ pub(super) fn outcome_of(result: &Result<Response, Error>) -> Outcome {
 
 impl World {
     pub(super) fn schedule_client(&mut self, at: usize) {
+        let is_focused = self.focus().is_some();
         // What is still to come then needs time, and no longer histories.
         let rest = if self.has_seen_enough() { 20 } else { 1 };
         let client = &mut self.clients[at];
-        let longest = self.plan.think_max * if client.rng.chance(1, 6) { 10 } else { rest };
-        let think = duration_between(&mut client.rng, Duration::ZERO, longest);
+        let is_in_burst = self.plan.bursts && client.burst > 0 && rest == 1;
+        let (shortest, longest) = match is_focused || is_in_burst {
+            true => BURST_PAUSE,
+            false if client.rng.chance(1, 6) => (Duration::ZERO, self.plan.think_max * 10),
+            false => (Duration::ZERO, self.plan.think_max * rest),
+        };
+        match client.burst.checked_sub(1) {
+            Some(left) => client.burst = left,
+            None => client.burst = between(&mut client.rng, BURST.0, BURST.1),
+        }
+        let think = duration_between(&mut client.rng, shortest, longest);
         self.events.after(think, Event::Client(at));
     }
 
     /// A client sends its next request.
     pub(super) fn on_client(&mut self, at: usize) {
-        if !self.phase.has_clients() {
+        if !self.has_clients() {
             return;
         }
-        let (nodes, keys) = (self.plan.nodes(), self.keys.len());
+        let nodes = self.plan.nodes();
+        let focus = self.focus();
+        let key = self.draw_key(at, focus);
         let client = &mut self.clients[at];
-        if client.rng.chance(1, 10) {
+        if client.rng.chance(1, if focus.is_some() { 3 } else { 10 }) {
             client.node = index_below(&mut client.rng, nodes);
         }
-        // Some keys have most of the requests, so that conditions meet.
-        let among = if client.rng.chance(2, 3) { keys.min(HOT_KEYS) } else { keys };
-        let key = index_below(&mut client.rng, among);
         self.numbers += 1;
         let number = self.numbers;
         let seen = client.seen.get(&key).cloned();
+        let is_reread = client.rereads.take() == Some(key);
         let (action, context) = match (client.rng.below(16), seen) {
+            _ if is_reread => (Action::Get, None),
             (0 | 1, _) => (Action::Delete, None),
             (2 | 3, _) => (Action::PutOnce(number), None),
             (4, Some((context, expected))) => (Action::DeleteIf { expected }, Some(context)),
             (5..=10, Some((context, expected))) => (Action::Cas { expected, value: number }, Some(context)),
+            (5..=10, None) if self.plan.bursts => (Action::PutOnce(number), None),
             _ => (Action::Get, None),
         };
+        let is_fat = self.plan.padding_max > 0 && client.rng.chance(1, 2);
+        let padding = if is_fat { index_below(&mut client.rng, self.plan.padding_max) } else { 0 };
         let timeout = duration_between(&mut client.rng, TIMEOUT_MIN, self.plan.timeout_max);
         // The node's clock may be slow.
         let patience = timeout * 11 / 10 + duration_between(&mut client.rng, Duration::ZERO, PATIENCE_MAX);
         let node = client.node;
         let name = self.keys[key].name.clone();
-        let request = request_of(name, action, context, timeout);
+        let request = request_of(name, action, context, timeout, padding);
         let call = self.events.now().0;
         self.pending.insert(number, Pending { client: at, node, key, action, call });
         self.events.after(patience, Event::GiveUpWaiting(number));
         self.trace.line(format_args!("c{at} #{number} to n{node}: {} {action:?}", show::request(&request)));
         let message = Message::Ask { number, request: Box::new(request) };
         self.outside.send(&mut self.events, Packet { from: client_id(at), to: node_id(node), message });
+    }
+
+    /// The key of a client's next request.
+    fn draw_key(&mut self, at: usize, focus: Option<usize>) -> usize {
+        let client = &mut self.clients[at];
+        if let Some(key) = client.rereads {
+            return key;
+        }
+        let keys = self.keys.len();
+        if let Some(prefix) = focus.map(|group| self.groups[group])
+            && client.rng.chance(3, 4)
+        {
+            let of_group = self.keys.iter().enumerate().filter(|(_, key)| key.prefix == prefix);
+            let of_group: Vec<usize> = of_group.map(|(key, _)| key).collect();
+            return of_group[index_below(&mut client.rng, of_group.len())];
+        }
+        // Some keys have most of the requests, so that conditions meet.
+        let among = if client.rng.chance(2, 3) { keys.min(HOT_KEYS) } else { keys };
+        index_below(&mut client.rng, among)
+    }
+
+    /// The group that clients turn to now.
+    fn focus(&self) -> Option<usize> {
+        self.scenario.as_ref().and_then(Scenario::focus)
     }
 
     /// A client takes an answer, if it still waits for it.
@@ -153,7 +206,10 @@ impl World {
                 }
                 _ => drop(client.seen.remove(&key)),
             },
-            (Outcome::Failed, _) if client.rng.chance(1, 2) => drop(client.seen.remove(&key)),
+            (Outcome::Failed, _) if client.rng.chance(1, 2) => {
+                client.seen.remove(&key);
+                client.rereads = Some(key).filter(|_| self.plan.bursts);
+            }
             _ => {}
         }
         self.finish(number, outcome);

@@ -26,6 +26,8 @@ const START_MAX: Duration = Duration::from_secs(20);
 const CUT_LASTS: Duration = Duration::from_secs(3);
 /// The time in which groups settle when the last message has arrived.
 const REST_MAX: Duration = Duration::from_secs(30);
+/// The time in which groups with a leader settle after the heal, though nobody asks them.
+const QUIET_MAX: Duration = Duration::from_secs(10);
 /// The longest life before faults end.
 const LIFE_MAX: Duration = Duration::from_secs(90);
 /// The timeout of a probe: some round trips.
@@ -42,6 +44,8 @@ pub(super) enum Phase {
     Life,
     /// Faults are over; nodes start again.
     Heal,
+    /// Groups come to rest by themselves.
+    Quiet,
     /// Each group is to answer.
     Healed,
     /// Links are cut one way; each group is to answer.
@@ -89,6 +93,8 @@ enum Question {
 pub(super) struct Probes {
     /// When this part of the life began.
     began: Monotonic,
+    /// When the last message arrives that was under way then.
+    quiet_from: Monotonic,
     /// Questions without an answer, and how often each was asked.
     open: BTreeMap<Question, usize>,
     /// Those under way: the question, the node, and the time of the call.
@@ -104,6 +110,7 @@ impl Default for Probes {
     fn default() -> Probes {
         Probes {
             began: Monotonic(0),
+            quiet_from: Monotonic(0),
             open: BTreeMap::from([(Question::Type, 0)]),
             under_way: BTreeMap::new(),
             spared: BTreeSet::new(),
@@ -125,6 +132,12 @@ impl Probes {
 }
 
 impl World {
+    /// Whether clients ask now.
+    pub(super) fn has_clients(&self) -> bool {
+        let is_quiet = self.plan.quiet_heal && matches!(self.phase, Phase::Heal | Phase::Quiet);
+        self.phase.has_clients() && !is_quiet
+    }
+
     /// Goes on to the next part of the life if this one is over.
     pub(super) fn advance(&mut self) -> Verdict {
         let (now, phase) = (self.events.now(), self.phase);
@@ -141,7 +154,16 @@ impl World {
                 }
             }
             Phase::Life if self.has_lived() => self.enter(Phase::Heal),
-            Phase::Heal if self.are_registered() => self.enter(Phase::Healed),
+            Phase::Heal if self.are_registered() => {
+                self.enter(if self.plan.quiet_heal { Phase::Quiet } else { Phase::Healed });
+            }
+            Phase::Quiet if now > self.busy_until() && self.pending.is_empty() => {
+                if self.are_led_settled() {
+                    self.enter(Phase::Healed);
+                } else if now > self.probes.quiet_from + QUIET_MAX {
+                    return Err(Violation::new("groups come to rest by themselves", self.describe()));
+                }
+            }
             Phase::Heal if since > START_MAX => {
                 return Err(Violation::new("a cluster starts", self.describe()));
             }
@@ -162,7 +184,7 @@ impl World {
             Phase::Rest if now > self.busy_until() && self.pending.is_empty() => {
                 if self.are_settled() {
                     self.enter(Phase::Reading);
-                } else if now > self.busy_until() + REST_MAX && since > REST_MAX {
+                } else if now > self.probes.quiet_from + REST_MAX {
                     return Err(Violation::new("groups come to rest", self.describe()));
                 }
             }
@@ -190,6 +212,7 @@ impl World {
         self.trace.line(format_args!("{phase:?}"));
         self.phase = phase;
         self.probes.began = self.events.now();
+        self.probes.quiet_from = self.events.now().max(self.busy_until());
         let groups = (0..self.groups.len()).map(Question::Group);
         match phase {
             Phase::Life => {
@@ -197,9 +220,15 @@ impl World {
                 self.outside.set_config(self.plan.outside);
                 (0..self.clients.len()).for_each(|at| self.schedule_client(at));
                 self.events.after(self.plan.trouble_pause_max, Event::Trouble);
+                self.events.after(self.plan.trouble_pause_max / 2, Event::Scenario);
             }
             Phase::Heal => self.heal(),
-            Phase::Healed => self.probes.ask(groups),
+            Phase::Healed => {
+                if self.plan.quiet_heal {
+                    (0..self.clients.len()).for_each(|at| self.schedule_client(at));
+                }
+                self.probes.ask(groups);
+            }
             Phase::Cut => {
                 let (links, spared) = self.draw_lasting_cut();
                 self.trace.fault(Fault::OneWay, format_args!("{links:?} for good"));
@@ -234,9 +263,10 @@ impl World {
         self.inside.set_config(NetworkConfig::CALM);
         self.outside.set_config(NetworkConfig::CALM);
         self.inside.heal_all();
-        self.partition = None;
+        (self.partition, self.scenario) = (None, None);
         for at in 0..self.hosts.len() {
             let host = &mut self.hosts[at];
+            host.next_down = None;
             host.machine.disk.set_odds(DiskOdds::SOUND);
             host.machine.disk.disarm();
             host.stalled_until = Monotonic(0);
@@ -247,7 +277,7 @@ impl World {
     }
 
     /// Whether all nodes run, are registered, and know that.
-    fn are_registered(&mut self) -> bool {
+    pub(super) fn are_registered(&mut self) -> bool {
         let version = self.registry.version();
         (0..self.hosts.len()).filter(|at| !self.hosts[*at].gone).collect::<Vec<_>>().into_iter().all(|at| {
             let is_registered = self.hosts[at].life().is_some_and(|life| self.registry.has(at, life));
@@ -269,14 +299,20 @@ impl World {
     /// Faults that did not fire, but for those of disks that are rare: nearly all writes here are synced at once.
     pub(super) fn unfired(&self) -> Vec<Fault> {
         let is_rare = |fault: &Fault| {
-            use Fault::{ColdRead, LostBlock, NoSpace, ShortRead, SlowDisk, TornBlock};
-            matches!(fault, ColdRead | LostBlock | NoSpace | ShortRead | SlowDisk | TornBlock)
+            use Fault::{
+                ColdRead, LostBlock, NoSpace, ReadError, ShortRead, SlowDisk, SyncError, TornBlock,
+                WriteError,
+            };
+            let is_error = matches!(fault, NoSpace | ReadError | SyncError | WriteError);
+            is_error || matches!(fault, ColdRead | LostBlock | ShortRead | SlowDisk | TornBlock)
         };
         self.trace.unfired().into_iter().filter(|fault| !is_rare(fault)).collect()
     }
 
     fn has_lived(&self) -> bool {
-        let is_changing = self.hosts.iter().any(|host| host.next_disk.is_some());
+        let is_changing = self.hosts.iter().any(|host| host.next_disk.is_some())
+            || self.scenario.is_some()
+            || !self.plan.scenarios.is_empty();
         // The cut that lasts comes later.
         let is_to_come =
             |fault: &Fault| *fault != Fault::OneWay || self.plan.troubles.one_way || !self.plan.lasting_cut;
@@ -325,7 +361,7 @@ impl World {
             }
             Question::Key(key) => &self.keys[key],
         };
-        request_of(key.name.clone(), Action::Get, None, PROBE_TIMEOUT)
+        request_of(key.name.clone(), Action::Get, None, PROBE_TIMEOUT, 0)
     }
 
     /// Takes the answer to a question of the world; whether it was one.
@@ -366,7 +402,7 @@ impl World {
     // Groups.
 
     /// The reports of all nodes on a group.
-    fn reports(&mut self, prefix: u16) -> BTreeMap<usize, GroupReport> {
+    pub(super) fn reports(&mut self, prefix: u16) -> BTreeMap<usize, GroupReport> {
         let mut reports = BTreeMap::new();
         for at in 0..self.hosts.len() {
             for shard in 0..self.hosts[at].shards() {
@@ -380,18 +416,26 @@ impl World {
 
     /// Whether each group has a leader that has told all to all live voters.
     fn are_settled(&mut self) -> bool {
-        self.groups.clone().into_iter().all(|prefix| {
-            let live = self.registry.live_voters(prefix);
-            let reports = self.reports(prefix);
-            let leader = reports.values().filter(|it| it.role == node::GroupRole::Leader);
-            let Some(leader) = leader.max_by_key(|it| it.term) else { return false };
-            let is_there = |at: &usize| {
-                reports.get(at).is_some_and(|it| {
-                    it.applied == leader.last && !it.is_suspect && !it.is_incomplete && !it.has_forgotten
-                })
-            };
-            leader.is_settled && live.iter().filter(|at| !self.hosts[**at].gone).all(is_there)
-        })
+        self.groups.clone().into_iter().all(|prefix| self.is_settled(prefix).unwrap_or(false))
+    }
+
+    /// Whether each group with a leader is settled. Without requests, groups may have none.
+    fn are_led_settled(&mut self) -> bool {
+        self.groups.clone().into_iter().all(|prefix| self.is_settled(prefix).unwrap_or(true))
+    }
+
+    /// Whether a group's leader has told all to all live voters, if there is one.
+    fn is_settled(&mut self, prefix: u16) -> Option<bool> {
+        let live = self.registry.live_voters(prefix);
+        let reports = self.reports(prefix);
+        let leader = reports.values().filter(|it| it.role == node::GroupRole::Leader);
+        let leader = leader.max_by_key(|it| it.term)?;
+        let is_there = |at: &usize| {
+            reports.get(at).is_some_and(|it| {
+                it.applied == leader.last && !it.is_suspect && !it.is_incomplete && !it.has_forgotten
+            })
+        };
+        Some(leader.is_settled && live.iter().filter(|at| !self.hosts[**at].gone).all(is_there))
     }
 
     fn describe(&mut self) -> String {

@@ -16,6 +16,7 @@ use node::{Layout, Members, Reaping, Rebuilding};
 use ring::{Birth, Ring};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The contents of a data folder at some moment: the disk, and the starts that it counts.
 #[derive(Clone, Debug)]
@@ -37,6 +38,8 @@ pub(super) struct Host {
     pub(super) told_down: BTreeSet<usize>,
     /// The folder that it starts with next, if that is another one; none for an empty one.
     pub(super) next_disk: Option<Option<Folder>>,
+    /// The time of its next death until it starts again, if that matters.
+    pub(super) next_down: Option<Duration>,
     /// Its disk lost something that its stores may have promised.
     pub(super) is_hurt: bool,
     /// It never starts again.
@@ -89,6 +92,7 @@ impl Host {
             stalled_until: Monotonic(0),
             told_down: BTreeSet::new(),
             next_disk: None,
+            next_down: None,
             is_hurt: false,
             gone: false,
             gives_up: false,

@@ -5,22 +5,27 @@
 //! The metadata log is replaced by a trusted registry (`registry.rs`), whose answers take time.
 //!
 //! 1. *Preparation*: all nodes start and register, the type is created, and each group answers.
-//! 2. *Life*: clients, and all faults that the seed enabled (`trouble.rs`), until enough was acknowledged.
-//! 3. *Heal*: faults end. Each group answers within five seconds (`ending.rs`).
+//! 2. *Life*: clients, and all faults that the seed enabled (`trouble.rs`), until enough was acknowledged. Scenarios
+//!    bring faults in the order in which rare bugs show (`scenario.rs`).
+//! 3. *Heal*: faults end. In half of the seeds nobody asks anything until groups with a leader are at rest by
+//!    themselves. Each group answers within five seconds (`ending.rs`).
 //! 4. *Cut*, in half of the seeds: links are cut one way, and stay so. Each group of which a majority can still speak
 //!    to each other answers within that time, while the cut lasts and after it.
 //! 5. *Rest*: the last messages of the time of faults arrive, and groups settle.
 //! 6. *Reading*: each key is read once more. *Stopping*: nodes stop, and their stores are compared.
 //!
+//! A seed's number gives its life a character (`plan.rs`): a mixture of all faults, contention and changes of leaders,
+//! disks, or catch-ups.
+//!
 //! Promises: each key's history is linearizable, final reads included, so a failure that a client was told never takes
 //! effect, and an acknowledged write is there at the end; a term of a group has one leader; live voters of a group
-//! have equal keys at the end; a store that lost nothing keeps its birth.
+//! have equal keys at the end; a store that lost nothing keeps its birth, and no group of it is suspect.
 //!
 //! Disks are lost, restored, cloned or damaged on nodes of which each group has a minority. Such a node is another
 //! voter for ever, since voters are not changed yet.
 //!
-//! Left out: changes of members; the metadata log and its faults, which the world `elastic` has; errors of disks other
-//! than a full one, which the world `cluster` has; the reaping of tombstones, whose interval is longer than a life.
+//! Left out: changes of members; the metadata log and its faults, which the world `elastic` has; two processes of one
+//! member; the reaping of tombstones, whose interval is longer than a life.
 
 mod clients;
 mod ending;
@@ -28,6 +33,7 @@ mod host;
 mod nodes;
 mod plan;
 mod registry;
+mod scenario;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -50,9 +56,10 @@ use ending::{Phase, Probes};
 use host::{Folder, Host};
 use kv::{Error, Request, Response};
 use node::{Layout, PeerMessage};
-use plan::Plan;
+use plan::{Character, Plan};
 use registry::Registry;
 use ring::{Ring, RingSize, RingVersion};
+use scenario::Scenario;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strong::linearizability::Operation;
@@ -64,7 +71,7 @@ pub use tally::Tally;
 const GROUPS: usize = 8;
 
 /// Events of one life at most. A life with more goes round in circles.
-const EVENTS_MAX: u64 = 40_000_000;
+const EVENTS_MAX: u64 = 2_000_000;
 
 /// Clients are nodes of the outer network, numbered from here.
 const CLIENTS_FROM: u32 = 1000;
@@ -114,6 +121,8 @@ enum Event {
     /// A node hears of the agreement.
     Publish(usize),
     Trouble,
+    /// The next stage of a scenario comes.
+    Scenario,
     /// The cut links come, go, or are mended.
     Partition,
     /// A node looks at the time.
@@ -179,6 +188,8 @@ struct World {
     registry: Registry,
     clients: Vec<Client>,
     keys: Vec<Key>,
+    /// Keys that only catch-ups are about.
+    fill_keys: Vec<Key>,
     /// The prefixes of the groups.
     groups: Vec<u16>,
     /// Requests of clients that have no answer.
@@ -187,6 +198,8 @@ struct World {
     requests: BTreeMap<u64, usize>,
     numbers: u64,
     partition: Option<Partition>,
+    /// The scenario under way.
+    scenario: Option<Scenario>,
     /// The older copy of a node's folder that is to be restored.
     backup: Option<(usize, Folder)>,
     /// The leader of each term of each group.
@@ -228,7 +241,12 @@ impl World {
             events.at(Monotonic(0), Event::Start(at));
         });
         events.at(Monotonic(0), Event::Look);
-        let (groups, keys) = draw_keys(&Layout::new(1, size), plan.keys);
+        let layout = Layout::new(1, size);
+        let (groups, keys) = draw_keys(&layout, "k", plan.keys, None);
+        let fill_keys = match plan.character {
+            Character::CatchUp => draw_keys(&layout, "z", scenario::FILL_KEYS, Some(&groups)).1,
+            _ => Vec::new(),
+        };
         World {
             seed,
             rng: seed.stream("world", 0),
@@ -241,11 +259,13 @@ impl World {
             ring,
             clients: (0..plan.clients).map(client).collect(),
             keys,
+            fill_keys,
             groups,
             pending: BTreeMap::new(),
             requests: BTreeMap::new(),
             numbers: 0,
             partition: None,
+            scenario: None,
             backup: None,
             leaders: BTreeMap::new(),
             phase: Phase::Preparation,
@@ -294,6 +314,7 @@ impl World {
             Event::Register(at) => self.on_register(at),
             Event::Publish(at) => return self.on_publish(at),
             Event::Trouble => self.on_trouble(),
+            Event::Scenario => self.on_scenario(),
             Event::Partition => self.on_partition(),
             Event::Tick(at) => return self.on_tick(at),
             Event::Look => return self.on_look(),
@@ -324,17 +345,21 @@ impl World {
     /// Checks that each term has one leader.
     fn look_at_leaders(&mut self) -> Verdict {
         for at in 0..self.hosts.len() {
-            let (mut terms, mut catch_ups) = (Vec::new(), 0);
+            let (mut terms, mut catch_ups, mut is_suspect) = (Vec::new(), 0, false);
             for shard in 0..self.hosts[at].shards() {
                 let Some(shard) = self.hosts[at].machine.shard(shard) else { continue };
                 catch_ups += shard.stats().counters.consistent_catch_ups;
                 let leads = |report: &node::GroupReport| report.role == node::GroupRole::Leader;
+                is_suspect |= shard.status().groups().iter().any(|it| it.is_suspect);
                 terms.extend(
                     shard.status().groups().iter().filter(|it| leads(it)).map(|it| (it.prefix, it.term)),
                 );
             }
             self.tally.catch_ups += catch_ups.saturating_sub(self.hosts[at].catch_ups);
             self.hosts[at].catch_ups = catch_ups;
+            if is_suspect && !self.hosts[at].is_hurt {
+                return Err(Violation::new(SUSPECT, format!("n{at}")));
+            }
             for (prefix, term) in terms {
                 let leader = *self.leaders.entry((prefix, term)).or_insert(at);
                 if leader != at {
@@ -348,16 +373,18 @@ impl World {
     }
 }
 
+const SUSPECT: &str = "a store that lost nothing is not suspect";
+
 /// Looks at the time between two looks at leaders.
 const LEADERS_EVERY: u64 = 10;
 
-/// Keys of the groups: so many of each. The first ones are of different groups.
-fn draw_keys(layout: &Layout, keys_each: u64) -> (Vec<u16>, Vec<Key>) {
-    let mut groups: Vec<u16> = Vec::new();
+/// Keys of these or of any groups: so many of each. The first ones are of different groups.
+fn draw_keys(layout: &Layout, begin: &str, keys_each: u64, groups: Option<&[u16]>) -> (Vec<u16>, Vec<Key>) {
+    let mut groups: Vec<u16> = groups.unwrap_or_default().to_vec();
     let mut counts: BTreeMap<u16, u64> = BTreeMap::new();
     let mut keys = Vec::new();
     for number in 0_u64.. {
-        let name = Bytes::from(format!("k{number}"));
+        let name = Bytes::from(format!("{begin}{number}"));
         let prefix = layout.prefix(&clients::bucket(), &name);
         if !groups.contains(&prefix) && groups.len() < GROUPS {
             groups.push(prefix);
@@ -366,7 +393,7 @@ fn draw_keys(layout: &Layout, keys_each: u64) -> (Vec<u16>, Vec<Key>) {
             *counts.entry(prefix).or_default() += 1;
             keys.push(Key { name, prefix, history: Vec::new() });
         }
-        if groups.len() == GROUPS && counts.values().all(|count| *count == keys_each) {
+        if counts.len() == GROUPS && counts.values().all(|count| *count == keys_each) {
             break;
         }
     }

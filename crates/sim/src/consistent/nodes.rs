@@ -7,9 +7,11 @@
 //! 3. A process that ends breaks the connections of its clients.
 
 use super::ending::Phase;
+use super::scenario::Scenario;
 use super::{Event, Frame, Message, World, member, node_id, node_of};
 use crate::check::answers::Causes;
 use crate::check::{Verdict, Violation, damage};
+use crate::disk::DiskOdds;
 use crate::fault::Fault;
 use crate::frame;
 use crate::machine::{Process, Step, Stop};
@@ -81,7 +83,9 @@ impl World {
     }
 
     fn causes(&self, at: usize) -> Causes {
-        let disk_failed = self.trace.count(Fault::NoSpace) > 0;
+        use Fault::{NoSpace, ReadError, SyncError, WriteError};
+        let errors = [NoSpace, ReadError, SyncError, WriteError];
+        let disk_failed = errors.iter().any(|fault| self.trace.count(*fault) > 0);
         Causes { disk_failed, rotten: self.hosts[at].is_hurt, closing: false }
     }
 
@@ -108,17 +112,20 @@ impl World {
     }
 
     fn on_death(&mut self, at: usize) {
-        if self.plan.disk.no_space.enabled() {
+        if self.plan.has_disk_errors() {
             // The system's memory may show writes that failed; the operator restarts the machine.
             self.hosts[at].machine.disk.power_cut();
             self.hosts[at].machine.has_died();
         }
-        self.hosts[at].machine.disk.set_odds(self.plan.disk);
+        let is_pure = self.scenario.as_ref().is_some_and(Scenario::is_pure);
+        let odds = if is_pure { DiskOdds::SOUND } else { self.plan.disk };
+        self.hosts[at].machine.disk.set_odds(odds);
         self.end_process(at);
         let down = duration_between(&mut self.rng, Duration::ZERO, self.plan.down_max);
         let down = if self.phase.has_trouble() { down } else { down / 10 };
+        let down = self.hosts[at].next_down.take().unwrap_or(down);
         self.events.after(down, Event::Start(at));
-        if self.phase.has_trouble() && self.rng.chance(1, 6) {
+        if self.phase.has_trouble() && self.scenario.is_none() && self.rng.chance(1, 6) {
             self.arm_crash(at);
         }
     }

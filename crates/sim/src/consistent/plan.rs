@@ -1,5 +1,6 @@
 //! A seed's plan: nodes, groups, clients, and the faults that the world has.
 
+use super::scenario::{self, Kind};
 use crate::disk::DiskOdds;
 use crate::draw;
 use crate::fault::{Fault, Odds};
@@ -17,6 +18,49 @@ const DRIFT_PPM_MAX: u32 = 50_000;
 const LOSS_MAX: u64 = 150_000;
 /// The largest share of messages between nodes that come twice.
 const DUPLICATE_MAX: u64 = 300_000;
+/// The share of those where leaders change, in parts of a million. Half of the copies come late.
+const DUPLICATES: u32 = 100_000;
+/// Bytes of a value at most where segments are small: a tenth of one.
+const PADDING_MAX: usize = 1_200;
+
+/// The character of a seed's life: the faults that most of it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Character {
+    /// All that happens in any of them, and lost disks.
+    Mixture,
+    /// Leaders that die, are cut off or stand still, beside many requests for few keys.
+    Contention,
+    /// Small tables and segments, failing disks, and voters that lose entries.
+    Disks,
+    /// Voters that miss many writes.
+    CatchUp,
+}
+
+impl Character {
+    fn of(seed: Seed) -> Character {
+        match seed.0 % 4 {
+            0 => Character::Mixture,
+            1 => Character::Contention,
+            2 => Character::Disks,
+            _ => Character::CatchUp,
+        }
+    }
+
+    /// The scenarios of a life, the last one first.
+    fn scenarios(self, loss: Option<Loss>, rng: &mut SplitMix64) -> Vec<Kind> {
+        let of_leaders = [Kind::Crashed, Kind::Deaf, Kind::Isolated, Kind::Usurped];
+        match self {
+            Character::Mixture => Vec::new(),
+            Character::Contention => scenario::draw_kinds(rng, &of_leaders),
+            Character::Disks => {
+                // A lost disk is lost for all scenarios that follow.
+                let last = if loss == Some(Loss::SetBack) { Kind::SetBack } else { Kind::Behind };
+                vec![last, Kind::Stalled, Kind::Stalled]
+            }
+            Character::CatchUp => vec![Kind::Refill],
+        }
+    }
+}
 
 /// A disk that is lost in a way that costs its votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +73,15 @@ pub(super) enum Loss {
     Cloned,
     /// Bits of it flip.
     Flipped,
+    /// It is a copy of itself of the same start, which only a scenario brings.
+    SetBack,
 }
 
 impl Loss {
     pub(super) fn fault(self) -> Fault {
         match self {
             Loss::Wiped => Fault::Wiped,
-            Loss::Restored => Fault::Restored,
+            Loss::Restored | Loss::SetBack => Fault::Restored,
             Loss::Cloned => Fault::Cloned,
             Loss::Flipped => Fault::BitFlip,
         }
@@ -60,6 +106,9 @@ pub(super) struct Troubles {
 /// A seed's plan.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
+    pub(super) character: Character,
+    /// The scenarios to come, the last one first.
+    pub(super) scenarios: Vec<Kind>,
     /// The shards of each node.
     pub(super) shards: Vec<u16>,
     pub(super) ring_size: u32,
@@ -84,6 +133,12 @@ pub(super) struct Plan {
     pub(super) down_max: Duration,
     pub(super) trouble_pause_max: Duration,
     pub(super) think_max: Duration,
+    /// Whether clients send some requests with short pauses, and then none for some time.
+    pub(super) bursts: bool,
+    /// Bytes of a value at most, beside its number.
+    pub(super) padding_max: usize,
+    /// Whether clients send nothing after the heal until groups are at rest.
+    pub(super) quiet_heal: bool,
     pub(super) timeout_max: Duration,
     /// The longest time until a registration is committed, and until a node hears of it.
     pub(super) agreement_max: Duration,
@@ -93,38 +148,38 @@ impl Plan {
     pub(super) fn of(seed: Seed) -> Plan {
         let rng = &mut seed.stream("consistent plan", 0);
         let nodes = between(rng, 3, 7);
-        let n_val = if nodes >= 5 && rng.chance(1, 3) { 5 } else { 3 };
+        let character = Character::of(seed);
+        let has_losses = matches!(character, Character::Disks | Character::CatchUp);
+        let n_val = if nodes >= 5 && !has_losses && rng.chance(1, 3) { 5 } else { 3 };
         let short = |n| u16::try_from(n).expect("a small number");
-        let options = Options {
-            groups: Some(GroupKeys { state_tag: object::key::TAG_GROUP }),
-            ..draw::options(rng, Durability::Sync)
-        };
-        let loss = match rng.below(8) {
-            0 => Some(Loss::Wiped),
-            1 => Some(Loss::Restored),
-            2 => Some(Loss::Cloned),
-            3 => Some(Loss::Flipped),
-            _ => None,
-        };
+        let options = options(rng, character);
+        let loss = loss(rng, character);
+        let is_mixture = character == Character::Mixture;
+        let ring_bits = if character == Character::CatchUp { 3 } else { between(rng, 3, 5) };
         Plan {
+            character,
+            scenarios: character.scenarios(loss, rng),
             shards: (0..nodes).map(|_| short(between(rng, 1, 2))).collect(),
-            ring_size: 1 << between(rng, 3, 5),
+            ring_size: 1 << ring_bits,
             n_val,
             options,
             clients: index_below(rng, 6) + 4,
-            keys: between(rng, 1, 3),
-            disk: disk(rng),
+            keys: if character == Character::Contention { 1 } else { between(rng, 1, 3) },
+            disk: disk(rng, character),
             drift_ppm_max: if rng.chance(1, 2) { DRIFT_PPM_MAX } else { 200 },
-            inside: inside(rng),
+            inside: inside(rng, character),
             outside: outside(rng),
             troubles: troubles(rng),
             loss,
             anti_entropy: rng.chance(1, 3).then_some(Duration::from_millis(500)),
             lasting_cut: rng.chance(1, 2),
-            deaths: between(rng, 3, 8),
+            deaths: if is_mixture { between(rng, 3, 8) } else { between(rng, 1, 4) },
             down_max: duration_between(rng, Duration::from_millis(10), Duration::from_secs(4)),
             trouble_pause_max: duration_between(rng, Duration::from_millis(300), Duration::from_millis(2000)),
             think_max: duration_between(rng, Duration::from_millis(10), Duration::from_millis(80)),
+            bursts: !is_mixture,
+            padding_max: if character == Character::Disks { PADDING_MAX } else { 0 },
+            quiet_heal: rng.chance(1, 2),
             timeout_max: duration_between(rng, Duration::from_millis(500), Duration::from_secs(4)),
             agreement_max: duration_between(rng, Duration::from_millis(20), Duration::from_millis(800)),
         }
@@ -132,6 +187,17 @@ impl Plan {
 
     pub(super) fn nodes(&self) -> usize {
         self.shards.len()
+    }
+
+    /// The loss that comes at random, and not with a scenario.
+    pub(super) fn random_loss(&self) -> Option<Loss> {
+        self.loss.filter(|_| self.character == Character::Mixture)
+    }
+
+    /// Whether operations of disks fail.
+    pub(super) fn has_disk_errors(&self) -> bool {
+        let DiskOdds { no_space, write_error, sync_error, .. } = self.disk;
+        [no_space, write_error, sync_error].iter().any(|odds| odds.enabled())
     }
 
     /// Tells `trace` which faults the world causes; networks and disks tell of theirs.
@@ -152,7 +218,39 @@ impl Plan {
             (clock_jumps, Fault::ClockJump),
         ];
         faults.into_iter().filter(|(enabled, _)| *enabled).for_each(|(_, fault)| trace.enable(fault));
-        self.loss.iter().for_each(|loss| trace.enable(loss.fault()));
+        self.random_loss().iter().for_each(|loss| trace.enable(loss.fault()));
+    }
+}
+
+/// Options of all stores: so small in lives about disks that each segment and memtable has some writes.
+fn options(rng: &mut SplitMix64, character: Character) -> Options {
+    let size =
+        |rng: &mut SplitMix64, min, max| usize::try_from(between(rng, min, max)).expect("a small number");
+    let options = Options {
+        groups: Some(GroupKeys { state_tag: object::key::TAG_GROUP }),
+        ..draw::options(rng, Durability::Sync)
+    };
+    match character {
+        Character::Disks => Options {
+            inline_value_bytes_max: size(rng, 0, 16),
+            memtable_bytes_max: size(rng, 1 << 10, 4 << 10),
+            segment_bytes_target: between(rng, 8 << 10, 24 << 10),
+            ..options
+        },
+        _ => options,
+    }
+}
+
+/// A loss at random in half of the mixed lives, and one of a scenario in all about disks.
+fn loss(rng: &mut SplitMix64, character: Character) -> Option<Loss> {
+    let (all, scenarios) = (
+        [Some(Loss::Wiped), Some(Loss::Restored), Some(Loss::Cloned), Some(Loss::Flipped)],
+        [Some(Loss::Wiped), Some(Loss::Flipped), Some(Loss::SetBack)],
+    );
+    match character {
+        Character::Mixture => all.get(index_below(rng, 2 * all.len())).copied().flatten(),
+        Character::Disks => scenarios[index_below(rng, scenarios.len())],
+        Character::Contention | Character::CatchUp => None,
     }
 }
 
@@ -169,11 +267,15 @@ fn troubles(rng: &mut SplitMix64) -> Troubles {
     }
 }
 
-/// Faults of disks: no space and slow operations, besides what a power cut does. Other errors are in other worlds.
-fn disk(rng: &mut SplitMix64) -> DiskOdds {
+/// Faults of disks: no space and slow operations, besides what a power cut does. In lives about disks also errors.
+fn disk(rng: &mut SplitMix64, character: Character) -> DiskOdds {
     let rare = |rng: &mut SplitMix64| if rng.chance(1, 5) { Odds::one_in(1500) } else { Odds::NEVER };
+    let fails = character == Character::Disks;
     DiskOdds {
         no_space: rare(rng),
+        read_error: if fails { rare(rng) } else { Odds::NEVER },
+        write_error: if fails { rare(rng) } else { Odds::NEVER },
+        sync_error: if fails { rare(rng) } else { Odds::NEVER },
         short_read: draw::maybe(rng, Odds::one_in(3)),
         cold_read: draw::maybe(rng, Odds::one_in(3)),
         slow: draw::maybe(rng, Odds::one_in(50)),
@@ -189,12 +291,14 @@ fn skewed(rng: &mut SplitMix64, max: u64) -> Odds {
     Odds::in_a_million(u32::try_from(parts).expect("less than a million"))
 }
 
-fn inside(rng: &mut SplitMix64) -> NetworkConfig {
+fn inside(rng: &mut SplitMix64, character: Character) -> NetworkConfig {
     let maybe = |rng: &mut SplitMix64, max| if rng.chance(1, 2) { skewed(rng, max) } else { Odds::NEVER };
+    let is_contention = character == Character::Contention;
     NetworkConfig {
         delay_max: duration_between(rng, Duration::from_micros(200), Duration::from_millis(5)),
         loss: maybe(rng, LOSS_MAX),
-        duplicate: maybe(rng, DUPLICATE_MAX),
+        duplicate: if is_contention { Odds::in_a_million(DUPLICATES) } else { maybe(rng, DUPLICATE_MAX) },
+        echo: if is_contention { Odds::one_in(2) } else { Odds::NEVER },
         reorder: maybe(rng, 100_000),
         lag: maybe(rng, 5000),
         lag_max: duration_between(rng, Duration::from_millis(20), Duration::from_millis(400)),

@@ -41,6 +41,16 @@ impl World {
         if !self.phase.has_trouble() {
             return;
         }
+        if self.scenario.is_none() {
+            self.cause_trouble();
+        }
+        let shortest = self.plan.trouble_pause_max / 10;
+        let longest = if self.rng.chance(1, 4) { shortest } else { self.plan.trouble_pause_max };
+        let pause = duration_between(&mut self.rng, Duration::ZERO, longest);
+        self.events.after(pause, Event::Trouble);
+    }
+
+    fn cause_trouble(&mut self) {
         let at = index_below(&mut self.rng, self.hosts.len());
         let troubles = self.plan.troubles;
         let is_up = self.hosts[at].machine.process.is_some();
@@ -62,10 +72,6 @@ impl World {
             self.hurry(at);
         }
         self.follow_up(at);
-        let shortest = self.plan.trouble_pause_max / 10;
-        let longest = if self.rng.chance(1, 4) { shortest } else { self.plan.trouble_pause_max };
-        let pause = duration_between(&mut self.rng, Duration::ZERO, longest);
-        self.events.after(pause, Event::Trouble);
     }
 
     /// Enough was acknowledged: faults that are rare by nature and have not come yet are helped to come.
@@ -80,7 +86,9 @@ impl World {
             Some(Fault::ClockJump) => self.jump(at),
             Some(Fault::Pause) => self.pause(at),
             Some(Fault::Stall) => self.stall(at),
-            Some(loss) if self.plan.loss.is_some_and(|planned| planned.fault() == *loss) => self.lose(),
+            Some(loss) if self.plan.random_loss().is_some_and(|planned| planned.fault() == *loss) => {
+                self.lose()
+            }
             _ => {}
         }
     }
@@ -134,7 +142,7 @@ impl World {
     // Losses.
 
     /// Whether the node may lose votes: each group keeps a majority of voters that lost nothing.
-    fn may_hurt(&self, at: usize) -> bool {
+    pub(super) fn may_hurt(&self, at: usize) -> bool {
         let is_hurt = |node: &usize| *node == at || self.hosts[*node].is_hurt || self.hosts[*node].gone;
         self.groups.iter().all(|prefix| {
             let voters = self.registry.voters(*prefix);
@@ -144,7 +152,9 @@ impl World {
 
     /// Loses a disk, if that is planned and can be.
     fn lose(&mut self) {
-        let Some(loss) = self.plan.loss.filter(|_| self.tally.acknowledged() >= LOSS_FROM) else { return };
+        let Some(loss) = self.plan.random_loss().filter(|_| self.tally.acknowledged() >= LOSS_FROM) else {
+            return;
+        };
         let at = match (loss, &self.backup) {
             (Loss::Restored, None) => return self.back_up(),
             (Loss::Restored, Some((at, _))) => *at,
@@ -159,6 +169,7 @@ impl World {
         match loss {
             Loss::Flipped => return self.flip(at),
             Loss::Wiped => self.hosts[at].next_disk = Some(None),
+            Loss::SetBack => return,
             Loss::Restored => {
                 // A copy of the last start looks like its successor, which is outside the failure model.
                 let folder = self.backup.take_if(|(_, folder)| folder.starts < self.hosts[at].starts);
@@ -178,7 +189,7 @@ impl World {
         self.power_cut(at);
     }
 
-    fn folder(&self, at: usize) -> Folder {
+    pub(super) fn folder(&self, at: usize) -> Folder {
         let host = &self.hosts[at];
         Folder { image: host.machine.disk.image(self.seed.stream("image", 0)), starts: host.starts }
     }
