@@ -33,6 +33,7 @@ mod frame;
 pub mod kind;
 mod machine;
 pub mod network;
+mod partition;
 pub mod report;
 pub mod scheduler;
 pub mod seed;

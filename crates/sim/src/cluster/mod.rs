@@ -59,6 +59,7 @@ use crate::check::{Verdict, Violation};
 use crate::disk::DiskImage;
 use crate::machine::{Machine, Step, TICK, Timer};
 use crate::network::{Network, NetworkConfig, NodeId, Packet};
+use crate::partition::Partition;
 use crate::report::{Report, Searched};
 use crate::scheduler::Scheduler;
 use crate::seed::{Seed, duration_between};
@@ -88,7 +89,6 @@ use searcher::Searcher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use trouble::Partition;
 
 /// The buckets that clients use; the one that is checked best comes first.
 const BUCKETS: [&[u8]; 4] = [SIBLINGS_BUCKET, NEWEST_BUCKET, LAST_WRITE_BUCKET, ONCE_BUCKET];

@@ -4,8 +4,9 @@ use super::{BUCKETS, Event, World, node_id};
 use crate::clock::WALL_EPOCH;
 use crate::disk::{Armed, DiskOdds};
 use crate::fault::{Fault, Odds};
+use crate::partition::{Kinds, Partition};
 use crate::seed::{between, duration_between, index_below};
-use base::{Clock, Monotonic, Rng};
+use base::{Clock, Rng};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,8 +17,6 @@ const ARMED_WITHIN: u64 = 60;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 /// The shortest and the longest time that nodes are cut from others.
 const PARTITION: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(4));
-/// The shortest and the longest time between two changes of a flapping link.
-const FLAP: (Duration, Duration) = (Duration::from_millis(30), Duration::from_millis(800));
 /// The shortest and the longest time that two nodes stay cut from each other when others are not.
 const STRAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(6));
 /// The farthest that a wall clock jumps, in microseconds: an hour.
@@ -34,15 +33,6 @@ const ALONE: [u64; 12] = [0, 1, 2, 3, 3, 3, 5, 5, 6, 7, 7, 19];
 
 /// How likely a disk operation fails where that is to come soon.
 const OFTEN: Odds = Odds::one_in(30);
-
-/// Links that are cut.
-#[derive(Debug)]
-pub(super) struct Partition {
-    links: Vec<(usize, usize)>,
-    until: Monotonic,
-    flapping: bool,
-    cut: bool,
-}
 
 impl World {
     pub(super) fn on_trouble(&mut self) {
@@ -159,70 +149,37 @@ impl World {
 
     fn start_partition(&mut self) {
         let troubles = self.plan.troubles;
-        let kinds = [
-            (troubles.partitions, Fault::Partition),
-            (troubles.one_way, Fault::OneWay),
-            (troubles.flapping, Fault::Flapping),
-        ];
-        let kinds: Vec<Fault> = kinds.into_iter().filter(|(is, _)| *is).map(|(_, kind)| kind).collect();
-        if kinds.is_empty() || self.partition.is_some() {
+        if self.partition.is_some() {
             return;
         }
-        let kind = kinds[index_below(&mut self.rng, kinds.len())];
-        let one_way = kind == Fault::OneWay || kind == Fault::Flapping && self.rng.chance(1, 3);
-        let links = self.draw_links(one_way);
-        let now = self.events.now();
-        let until = now + duration_between(&mut self.rng, PARTITION.0, PARTITION.1);
-        self.trace.fault(kind, format_args!("{links:?} until {}", until.0 / 1000));
-        self.partition = Some(Partition { links, until, flapping: kind == Fault::Flapping, cut: false });
+        let kinds =
+            Kinds { both_ways: troubles.partitions, one_way: troubles.one_way, flapping: troubles.flapping };
+        let (nodes, now) = (self.hosts.len(), self.events.now());
+        let Some(partition) = Partition::draw(kinds, nodes, PARTITION, now, &mut self.rng) else { return };
+        let (links, until) = (&partition.links, partition.until());
+        self.trace.fault(partition.kind(), format_args!("{links:?} until {}", until.0 / 1000));
+        self.partition = Some(partition);
         self.on_partition();
-    }
-
-    /// The links between some nodes and the rest; or, in one of four cases, any links.
-    fn draw_links(&mut self, one_way: bool) -> Vec<(usize, usize)> {
-        let nodes = self.hosts.len();
-        let pairs = (0..nodes).flat_map(|a| (0..nodes).map(move |b| (a, b))).filter(|(a, b)| a != b);
-        let side: Vec<bool> = (0..nodes).map(|_| self.rng.chance(1, 2)).collect();
-        let alone = index_below(&mut self.rng, nodes);
-        let is_split = side.contains(&true) && side.contains(&false);
-        let side = |at: usize| if is_split { side[at] } else { at == alone };
-        let mut links: Vec<_> = match self.rng.chance(1, 4) {
-            true => pairs.filter(|_| self.rng.chance(1, 3)).collect(),
-            false => pairs.filter(|(a, b)| side(*a) && !side(*b)).collect(),
-        };
-        if !one_way {
-            let back: Vec<_> = links.iter().map(|(a, b)| (*b, *a)).collect();
-            links.extend(back);
-        }
-        links
     }
 
     /// Cuts the links, mends them for a while, or for good.
     pub(super) fn on_partition(&mut self) {
         let Some(mut partition) = self.partition.take() else { return };
         let now = self.events.now();
-        let over = now >= partition.until;
-        if over && !partition.cut {
-            return;
-        }
-        partition.cut = !partition.cut;
+        let Some(is_cut) = partition.change(now) else { return };
         for (from, to) in &partition.links {
-            match partition.cut {
+            match is_cut {
                 true => self.inside.cut(node_id(*from), node_id(*to)),
                 false => self.inside.heal(node_id(*from), node_id(*to)),
             }
         }
-        self.trace.line(format_args!("links are {}", if partition.cut { "cut" } else { "mended" }));
+        self.trace.line(format_args!("links are {}", if is_cut { "cut" } else { "mended" }));
         (0..self.hosts.len()).for_each(|at| self.links_changed(at));
-        if over {
+        let Some(next) = partition.next_change(now, &mut self.rng) else {
             if self.plan.troubles.strays && partition.links.len() > 2 && self.rng.chance(1, 2) {
                 self.leave_cut(&partition.links);
             }
             return;
-        }
-        let next = match partition.flapping {
-            true => now + duration_between(&mut self.rng, FLAP.0, FLAP.1),
-            false => partition.until,
         };
         self.events.at(next, Event::Partition);
         self.partition = Some(partition);
@@ -233,8 +190,7 @@ impl World {
         let (from, to) = links[index_below(&mut self.rng, links.len())];
         let until = self.events.now() + duration_between(&mut self.rng, STRAY.0, STRAY.1);
         self.trace.line(format_args!("n{from} and n{to} stay cut until {}", until.0 / 1000));
-        let links = vec![(from, to), (to, from)];
-        self.partition = Some(Partition { links, until, flapping: false, cut: false });
+        self.partition = Some(Partition::of(vec![(from, to), (to, from)], until));
         self.on_partition();
     }
 }

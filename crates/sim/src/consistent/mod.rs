@@ -44,6 +44,7 @@ use crate::check::{Verdict, Violation};
 use crate::kind::Kind;
 use crate::machine::{Machine, Step, TICK, Timer};
 use crate::network::{Network, NetworkConfig, NodeId, Packet};
+use crate::partition::Partition;
 use crate::report::Report;
 use crate::scheduler::Scheduler;
 use crate::seed::Seed;
@@ -63,7 +64,6 @@ use scenario::Scenario;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strong::linearizability::Operation;
-use trouble::Partition;
 
 pub use tally::Tally;
 

@@ -5,8 +5,9 @@ use super::plan::Loss;
 use super::{Event, World, node_id};
 use crate::disk::{Armed, DiskOdds};
 use crate::fault::{Fault, Odds};
+use crate::partition::{Kinds, Partition};
 use crate::seed::{between, duration_between, index_below};
-use base::{Clock, Monotonic, Rng};
+use base::{Clock, Rng};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -18,23 +19,12 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 const PARTITION: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(8));
 /// The shortest and the longest time that no operation of a disk ends.
 const STALL: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(4));
-/// The shortest and the longest time between two changes of a flapping link.
-const FLAP: (Duration, Duration) = (Duration::from_millis(30), Duration::from_millis(800));
 /// The farthest that a wall clock jumps, in microseconds: an hour.
 const JUMP_MAX: u64 = 3_600_000_000;
 /// The most bits of a disk that flip.
 const FLIPS_MAX: u64 = 5;
 /// Acknowledged operations before a disk is lost: there must be something to lose.
 const LOSS_FROM: u64 = 60;
-
-/// Links that are cut.
-#[derive(Debug)]
-pub(super) struct Partition {
-    links: Vec<(usize, usize)>,
-    until: Monotonic,
-    flapping: bool,
-    cut: bool,
-}
 
 impl World {
     pub(super) fn on_trouble(&mut self) {
@@ -220,60 +210,26 @@ impl World {
 
     fn start_partition(&mut self) {
         let troubles = self.plan.troubles;
-        let kinds = [
-            (troubles.partitions, Fault::Partition),
-            (troubles.one_way, Fault::OneWay),
-            (troubles.flapping, Fault::Flapping),
-        ];
-        let kinds: Vec<Fault> = kinds.into_iter().filter(|(is, _)| *is).map(|(_, kind)| kind).collect();
-        if kinds.is_empty() || self.partition.is_some() {
+        if self.partition.is_some() {
             return;
         }
-        let kind = kinds[index_below(&mut self.rng, kinds.len())];
-        let one_way = kind == Fault::OneWay || kind == Fault::Flapping && self.rng.chance(1, 3);
-        let links = self.draw_links(one_way);
-        let until = self.events.now() + duration_between(&mut self.rng, PARTITION.0, PARTITION.1);
-        self.trace.fault(kind, format_args!("{links:?} until {}", until.0 / 1000));
-        self.partition = Some(Partition { links, until, flapping: kind == Fault::Flapping, cut: false });
+        let kinds =
+            Kinds { both_ways: troubles.partitions, one_way: troubles.one_way, flapping: troubles.flapping };
+        let (nodes, now) = (self.hosts.len(), self.events.now());
+        let Some(partition) = Partition::draw(kinds, nodes, PARTITION, now, &mut self.rng) else { return };
+        let (links, until) = (&partition.links, partition.until());
+        self.trace.fault(partition.kind(), format_args!("{links:?} until {}", until.0 / 1000));
+        self.partition = Some(partition);
         self.on_partition();
-    }
-
-    /// The links between some nodes and the rest; or, in one of four cases, any links.
-    fn draw_links(&mut self, one_way: bool) -> Vec<(usize, usize)> {
-        let nodes = self.hosts.len();
-        let pairs = (0..nodes).flat_map(|a| (0..nodes).map(move |b| (a, b))).filter(|(a, b)| a != b);
-        let side: Vec<bool> = (0..nodes).map(|_| self.rng.chance(1, 2)).collect();
-        let alone = index_below(&mut self.rng, nodes);
-        let is_split = side.contains(&true) && side.contains(&false);
-        let side = |at: usize| if is_split { side[at] } else { at == alone };
-        let mut links: Vec<_> = match self.rng.chance(1, 4) {
-            true => pairs.filter(|_| self.rng.chance(1, 3)).collect(),
-            false => pairs.filter(|(a, b)| side(*a) && !side(*b)).collect(),
-        };
-        if !one_way {
-            let back: Vec<_> = links.iter().map(|(a, b)| (*b, *a)).collect();
-            links.extend(back);
-        }
-        links
     }
 
     /// Cuts the links, mends them for a while, or for good.
     pub(super) fn on_partition(&mut self) {
         let Some(mut partition) = self.partition.take() else { return };
         let now = self.events.now();
-        let is_over = now >= partition.until;
-        if is_over && !partition.cut {
-            return;
-        }
-        partition.cut = !partition.cut;
-        self.set_links(&partition.links, partition.cut);
-        if is_over {
-            return;
-        }
-        let next = match partition.flapping {
-            true => now + duration_between(&mut self.rng, FLAP.0, FLAP.1),
-            false => partition.until,
-        };
+        let Some(is_cut) = partition.change(now) else { return };
+        self.set_links(&partition.links, is_cut);
+        let Some(next) = partition.next_change(now, &mut self.rng) else { return };
         self.events.at(next, Event::Partition);
         self.partition = Some(partition);
     }
