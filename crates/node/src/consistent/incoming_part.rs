@@ -41,7 +41,9 @@ impl IncomingPart {
 
     /// The items that are newer than the versions in the ledger.
     pub fn newer_items(&self) -> impl Iterator<Item = &Item> {
-        self.items.iter().filter(|item| self.stored.get(&item.key).is_none_or(|stored| *stored < item.version))
+        self.items
+            .iter()
+            .filter(|item| self.stored.get(&item.key).is_none_or(|stored| *stored < item.version))
     }
 
     /// Notes the versions of entries that are applied now.

@@ -32,7 +32,7 @@ const STALL_MAX: Duration = Duration::from_secs(1);
 /// Something that the store writes for a group.
 enum Record {
     /// A batch of the log.
-    Batch(Batch),
+    Batch(Box<Batch>),
     /// The part of a catch-up that the group receives.
     Part,
     /// The state without the record of a catch-up, which has ended.
@@ -53,7 +53,7 @@ struct Syncing {
 pub(super) struct Journal {
     syncing: VecDeque<Syncing>,
     /// Records that the store has refused, and those behind them.
-    unwritten: VecDeque<(GroupKey, Box<Record>)>,
+    unwritten: VecDeque<(GroupKey, Record)>,
     /// Since when there are some.
     refused: Option<Monotonic>,
     /// Groups with entries that the store did not apply yet.
@@ -63,7 +63,7 @@ pub(super) struct Journal {
 impl ConsistentGroups {
     /// Writes a batch of a group's log.
     pub(super) fn persist(&mut self, env: &mut Env, key: GroupKey, batch: Batch) {
-        self.write_record(env, key, Record::Batch(batch));
+        self.write_record(env, key, Record::Batch(Box::new(batch)));
     }
 
     /// Writes the part of a catch-up that a group receives, with the group's record of it.
@@ -77,7 +77,6 @@ impl ConsistentGroups {
     }
 
     fn write_record(&mut self, env: &mut Env, key: GroupKey, record: Record) {
-        let record = Box::new(record);
         if !self.journal.unwritten.is_empty() {
             return self.journal.unwritten.push_back((key, record));
         }
@@ -87,15 +86,15 @@ impl ConsistentGroups {
     }
 
     /// Writes a record; gives it back if the store refuses it.
-    fn try_write(&mut self, env: &mut Env, key: GroupKey, record: Box<Record>) -> Result<(), Box<Record>> {
+    fn try_write(&mut self, env: &mut Env, key: GroupKey, record: Record) -> Result<(), Record> {
         let Some(held) = self.groups.get_mut(&key) else { return Ok(()) };
-        let written = match &*record {
+        let written = match &record {
             Record::Batch(batch) => write_batch(env, key, held, batch),
             Record::Part => write_part(env, key, held).inspect(|_| held.part = IncomingPart::default()),
             Record::State => write_state(env, key, held),
         };
         let Ok(jsn) = written else { return Err(record) };
-        let number = match *record {
+        let number = match record {
             Record::Batch(batch) => Some(batch.number),
             Record::Part => None,
             Record::State => return Ok(()),

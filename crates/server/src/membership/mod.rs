@@ -55,8 +55,8 @@ pub use standing::{AsOf, STANDING_BYTES_MAX, Standing};
 
 use crate::mailbox::{Mail, Mailboxes};
 use crate::peer::{Peers, Roster};
-use ::membership::ClusterId;
 use crate::verdict::NodeState;
+use ::membership::ClusterId;
 use ::membership::detector::Detector;
 use ::membership::log::{Identity, Log};
 use ::membership::state::State;

@@ -155,13 +155,20 @@ fn a_refill_by_a_leader_that_has_applied_less_begins_anew() {
     let first = part(Place::Begin, place.clone());
     let mut receiver = Receiver::open(Some(begun.clone()), 21, &mut Vec::new());
     let refused = ReceiverOutput::Send(ToSender::Refused { number: 7 });
-    assert_eq!(receive(&mut receiver, first.clone(), 21), [refused], "entry 21 had its effect on dropped keys");
+    assert_eq!(
+        receive(&mut receiver, first.clone(), 21),
+        [refused],
+        "entry 21 had its effect on dropped keys"
+    );
 
     let mut receiver = Receiver::open(Some(begun), 20, &mut Vec::new());
     assert!(matches!(receive(&mut receiver, first, 20)[0], ReceiverOutput::Write { .. }));
     sync(&mut receiver);
     let next = part(place, Place::End);
-    assert!(matches!(receive(&mut receiver, next, 25)[0], ReceiverOutput::Write { .. }), "applied on top of it");
+    assert!(
+        matches!(receive(&mut receiver, next, 25)[0], ReceiverOutput::Write { .. }),
+        "applied on top of it"
+    );
 }
 
 #[test]
