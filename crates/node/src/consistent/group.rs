@@ -94,7 +94,8 @@ impl HeldGroup {
         }
     }
 
-    /// Whether this store, which follows, may serve a read that the leader confirms: it is not in a catch-up.
+    /// Whether this store, which follows, may serve a read that the leader confirms. In a catch-up its keys are those of
+    /// no index.
     pub fn serves_reads(&self) -> bool {
         self.checkpoint.is_none() && !self.is_held() && self.group.can_ask_leader()
     }
@@ -302,7 +303,8 @@ mod tests {
         let voter = VoterId::of_number(0x1_0000_0000_0007).expect("it has a birth");
         let state = GroupState::found(9, Configuration::of_voters([voter]));
         let place = Place::Key(Bytes::from_static(b"k"));
-        let checkpoint = Checkpoint { number: 5, base: 1, is_incomplete: false, place, snapshot: (2, 1) };
+        let checkpoint =
+            Checkpoint { number: 5, base: 1, is_incomplete: false, place, snapshot: (2, 1), left_out: 0 };
         let plain = put_state(&state, None);
         let both = put_state(&state, Some(&checkpoint));
         assert_eq!(plain[..2], u16::try_from(state.encode().len()).expect("it is short").to_le_bytes());

@@ -241,6 +241,9 @@ impl ConsistentGroups {
                 let (plan, head, value) = *write;
                 pending.reply(env, Ok(plan.response(&head, &value)));
             }
+            (Answer::Readable, _) if self.is_in_catch_up(pending.group) => {
+                self.todo.push_back(super::Todo::Dispatch(Box::new(pending)));
+            }
             (Answer::Readable, _) => match env.store.lookup(&pending.ledger_key(), want_of(&pending)) {
                 Lookup::Done(found) => self.end_read(env, pending, found),
                 Lookup::NeedsIo(id) => self.served.wait_for(id, WaitingLookup::Read(Box::new(pending))),
@@ -259,10 +262,16 @@ impl ConsistentGroups {
         }
     }
 
+    /// Whether a group follows, and its keys are those of no index: a catch-up may have begun since a read was confirmed.
+    fn is_in_catch_up(&self, key: GroupKey) -> bool {
+        self.groups.get(&key).is_some_and(|held| held.checkpoint.is_some() && !held.group.leads())
+    }
+
     /// Ends a confirmed read. What a follower cannot read, its leader may.
     fn end_read(&mut self, env: &mut Env, pending: Pending, found: Result<Option<Found>, engine::Error>) {
         let leads = self.groups.get(&pending.group).is_some_and(|held| held.group.leads());
-        if found.is_err() && !leads && !matches!(pending.reply_to, ReplyTo::Leader(..)) {
+        let is_unusable = found.is_err() || self.is_in_catch_up(pending.group);
+        if is_unusable && !leads && !matches!(pending.reply_to, ReplyTo::Leader(..)) {
             return self.todo.push_back(super::Todo::Dispatch(Box::new(pending)));
         }
         respond(env, &pending, found);

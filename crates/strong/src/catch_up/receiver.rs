@@ -53,10 +53,13 @@ pub struct Checkpoint {
     pub place: Place,
     /// Index and term of the snapshot; zeros before the first part.
     pub snapshot: (u64, u64),
+    /// The newest version that a part had and the store did not take, as it is above the snapshot; zero for none. The
+    /// keys are those of no index before it is applied.
+    pub left_out: u64,
 }
 
-/// The version of the encoding that is written, and the only one read.
-const CHECKPOINT_VERSION: u8 = 1;
+/// The version of the encoding that is written. Version 1 has no `left_out`.
+const CHECKPOINT_VERSION: u8 = 2;
 
 impl Checkpoint {
     /// Whether the store may lack keys, or have versions that its log does not lead to yet.
@@ -69,7 +72,7 @@ impl Checkpoint {
         let mut out = BytesMut::new();
         out.put_u8(CHECKPOINT_VERSION);
         out.put_u64_le(self.number);
-        for number in [self.base, self.snapshot.0, self.snapshot.1] {
+        for number in [self.base, self.snapshot.0, self.snapshot.1, self.left_out] {
             put_varint(&mut out, number);
         }
         out.put_u8(self.is_incomplete.into());
@@ -83,11 +86,13 @@ impl Checkpoint {
     /// [`Malformed`].
     pub fn read(bytes: Bytes) -> Result<Checkpoint, Malformed> {
         let mut fields = Reader::new(bytes);
-        if fields.u8()? != CHECKPOINT_VERSION {
+        let version = fields.u8()?;
+        if !(1..=CHECKPOINT_VERSION).contains(&version) {
             return Err(Malformed("an unknown version of a checkpoint"));
         }
         let (number, base) = (fields.u64()?, fields.varint()?);
         let snapshot = (fields.varint()?, fields.varint()?);
+        let left_out = if version == 1 { 0 } else { fields.varint()? };
         let is_incomplete = match fields.u8()? {
             0 => false,
             1 => true,
@@ -95,7 +100,7 @@ impl Checkpoint {
         };
         let place = Place::read(&mut fields)?;
         fields.end()?;
-        Ok(Checkpoint { number, base, is_incomplete, place, snapshot })
+        Ok(Checkpoint { number, base, is_incomplete, place, snapshot, left_out })
     }
 }
 
@@ -220,7 +225,8 @@ impl Receiver {
         let base = if is_incomplete { 0 } else { applied };
         out.push(ReceiverOutput::Receiving { is_incomplete });
         let answer = ToSender::Ready { number, attempt, base, place: Place::Begin };
-        let checkpoint = Checkpoint { number, base, is_incomplete, place: Place::Begin, snapshot: (0, 0) };
+        let place = Place::Begin;
+        let checkpoint = Checkpoint { number, base, is_incomplete, place, snapshot: (0, 0), left_out: 0 };
         self.write(drops, Vec::new(), checkpoint, answer, out);
     }
 
@@ -239,12 +245,14 @@ impl Receiver {
         }
         // A later fold may show versions above the snapshot. Their entries follow it in the log, and are then applied
         // over no newer version.
+        let newest = items.iter().map(|item| item.version.index()).max().unwrap_or(0);
+        let left_out = if newest > snapshot.0 { known.left_out.max(newest) } else { known.left_out };
         items.retain(|item| item.version.index() <= snapshot.0);
         if !known.is_incomplete {
             // Versions up to the applied entry have had their effect, and may be gone since.
             items.retain(|item| item.version.index() > applied);
         }
-        let checkpoint = Checkpoint { place: through.clone(), snapshot, ..known.clone() };
+        let checkpoint = Checkpoint { place: through.clone(), snapshot, left_out, ..known.clone() };
         self.write(false, items, checkpoint, ToSender::Kept { number, place: through }, out);
     }
 
@@ -269,9 +277,11 @@ impl Receiver {
         }
     }
 
-    /// Ends the catch-up when the snapshot's index is applied.
+    /// Ends the catch-up when the snapshot's index, and all versions that were left out, are applied.
     fn on_applied(&mut self, index: u64, out: &mut Vec<ReceiverOutput>) {
-        let is_over = |known: &mut Checkpoint| known.place == Place::End && known.snapshot.0 <= index;
+        let is_over = |known: &mut Checkpoint| {
+            known.place == Place::End && known.snapshot.0.max(known.left_out) <= index
+        };
         if self.answer.is_none() && self.checkpoint.take_if(is_over).is_some() {
             out.push(ReceiverOutput::Forget);
         }

@@ -10,7 +10,7 @@ fn item(key: &'static str, index: u64) -> Item {
 }
 
 fn checkpoint(place: Place) -> Checkpoint {
-    Checkpoint { number: 7, base: 300, is_incomplete: false, place, snapshot: (310, 4) }
+    Checkpoint { number: 7, base: 300, is_incomplete: false, place, snapshot: (310, 4), left_out: 0 }
 }
 
 fn send(sender: &mut Sender, message: ToSender) -> Vec<SenderOutput> {
@@ -86,9 +86,9 @@ fn a_catch_up_goes_on_behind_the_last_part_with_the_first_ones_index() {
     assert_eq!(sender.next_timer(), None);
 
     let mut out = Vec::new();
-    receiver.step(ReceiverInput::Applied { index: 19 }, &mut out);
+    receiver.step(ReceiverInput::Applied { index: 28 }, &mut out);
     assert_eq!(out, []);
-    receiver.step(ReceiverInput::Applied { index: 20 }, &mut out);
+    receiver.step(ReceiverInput::Applied { index: 29 }, &mut out);
     assert_eq!(out, [ReceiverOutput::Forget]);
 }
 
@@ -182,14 +182,14 @@ fn a_receiver_that_is_silent_is_given_up() {
 #[test]
 fn golden_bytes_of_checkpoints() {
     let goldens: [(Checkpoint, &[u8]); 3] = [
-        (checkpoint(Place::Begin), b"\x01\x07\0\0\0\0\0\0\0\xAC\x02\xB6\x02\x04\0\0"),
+        (checkpoint(Place::Begin), b"\x02\x07\0\0\0\0\0\0\0\xAC\x02\xB6\x02\x04\0\0\0"),
         (
             checkpoint(Place::Key(Bytes::from_static(b"key"))),
-            b"\x01\x07\0\0\0\0\0\0\0\xAC\x02\xB6\x02\x04\0\x01\x03key",
+            b"\x02\x07\0\0\0\0\0\0\0\xAC\x02\xB6\x02\x04\0\0\x01\x03key",
         ),
         (
-            Checkpoint { is_incomplete: true, ..checkpoint(Place::End) },
-            b"\x01\x07\0\0\0\0\0\0\0\xAC\x02\xB6\x02\x04\x01\x02",
+            Checkpoint { is_incomplete: true, left_out: 311, ..checkpoint(Place::End) },
+            b"\x02\x07\0\0\0\0\0\0\0\xAC\x02\xB6\x02\x04\xB7\x02\x01\x02",
         ),
     ];
     for (checkpoint, golden) in goldens {
@@ -199,4 +199,29 @@ fn golden_bytes_of_checkpoints() {
         }
         assert_eq!(Checkpoint::read(Bytes::from_static(golden)), Ok(checkpoint));
     }
+
+    let before = Bytes::from_static(b"\x01\x07\0\0\0\0\0\0\0\xAC\x02\xB6\x02\x04\0\x02");
+    assert_eq!(Checkpoint::read(before), Ok(checkpoint(Place::End)), "of version 1");
+}
+
+#[test]
+fn a_catch_up_ends_when_the_versions_that_it_left_out_are_applied() {
+    let begun = Checkpoint { base: 300, snapshot: (0, 0), ..checkpoint(Place::Begin) };
+    let mut receiver = Receiver::open(Some(begun), 300, &mut Vec::new());
+    let part = ToReceiver::Part {
+        number: 7,
+        snapshot: (310, 4),
+        after: Place::Begin,
+        items: vec![item("a", 309), item("b", 331)],
+        through: Place::End,
+    };
+    let out = receive(&mut receiver, part, 300);
+    let ReceiverOutput::Write { items, checkpoint, .. } = &out[0] else { panic!("{out:?}") };
+    assert_eq!((&items[..], checkpoint.left_out), (&[item("a", 309)][..], 331));
+    sync(&mut receiver);
+    let mut out = Vec::new();
+    receiver.step(ReceiverInput::Applied { index: 330 }, &mut out);
+    assert_eq!(out, [], "the store has an old version of b");
+    receiver.step(ReceiverInput::Applied { index: 331 }, &mut out);
+    assert_eq!(out, [ReceiverOutput::Forget]);
 }
