@@ -74,12 +74,16 @@ impl Group {
         self.send(voter, Message::Heartbeat { term: self.term(), commit, context });
     }
 
-    /// Asks all voters whose answer is late; a follower gives up, and its requests find another way.
+    /// Asks all voters whose answer is late. A follower gives up, also if it lacks an entry that the leader has: its
+    /// requests find another way.
     pub(super) fn ask_again(&mut self, now: Monotonic) {
-        let Some((context, answered)) = self.reads.late(now) else { return };
+        if !self.reads.take_late(now) {
+            return;
+        }
         if !self.leads() {
             return self.end_reads();
         }
+        let Some((context, answered)) = self.reads.newest() else { return };
         let here = self.identity.voter;
         let is_asked = |voter: &VoterId| *voter != here && !answered.contains(voter);
         let late: Vec<VoterId> = self.voters().filter(is_asked).collect();

@@ -45,7 +45,7 @@ pub(super) struct Reads {
     confirmed: BTreeSet<(u64, u64)>,
     /// The context of the last round.
     context: u64,
-    /// When voters are asked again; none without a round.
+    /// When voters are asked again, or a follower gives up; none without a round or a confirmed request.
     retry_at: Option<Monotonic>,
 }
 
@@ -86,11 +86,7 @@ impl Reads {
 
     /// Takes the oldest round if it is confirmed.
     pub(super) fn take_confirmed(&mut self, is_confirmed: impl Fn(&Round) -> bool) -> Option<Round> {
-        let round = self.rounds.pop_front_if(|round| is_confirmed(round))?;
-        if self.rounds.is_empty() {
-            self.retry_at = None;
-        }
-        Some(round)
+        self.rounds.pop_front_if(|round| is_confirmed(round))
     }
 
     /// Takes the oldest round up to a context.
@@ -98,11 +94,21 @@ impl Reads {
         self.take_confirmed(|round| round.context <= context)
     }
 
-    /// The context of the newest round and the voters that have answered it, if its answers are late.
-    pub(super) fn late(&mut self, now: Monotonic) -> Option<(u64, Vec<VoterId>)> {
-        self.retry_at.take_if(|at| *at <= now)?;
-        let newest = self.rounds.back()?;
-        Some((newest.context, newest.voters.clone()))
+    /// Whether answers, or an entry that a request waits for, are late.
+    pub(super) fn take_late(&mut self, now: Monotonic) -> bool {
+        self.retry_at.take_if(|at| *at <= now).is_some()
+    }
+
+    /// The context of the newest round, and the voters that have answered it.
+    pub(super) fn newest(&self) -> Option<(u64, &[VoterId])> {
+        self.rounds.back().map(|newest| (newest.context, &newest.voters[..]))
+    }
+
+    /// Notes that all requests with an applied entry are taken: with none left, nothing is late.
+    pub(super) fn rest(&mut self) {
+        if self.rounds.is_empty() && self.confirmed.is_empty() {
+            self.retry_at = None;
+        }
     }
 
     /// Sets when the answers are late again.
@@ -139,5 +145,32 @@ impl Reads {
         debug_assert!(self.rounds.len() <= ROUNDS_MAX, "rounds are bounded");
         debug_assert!(self.rounds.is_empty() || self.retry_at.is_some(), "a round is asked again");
         debug_assert!(self.confirmed.first().is_none_or(|(index, _)| *index > applied), "reads are served");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Monotonic = Monotonic(1_000);
+
+    #[test]
+    fn a_confirmed_read_is_late_while_its_entry_does_not_come() {
+        let mut reads = Reads::above(0);
+        reads.add(7);
+        let context = reads.begin(0, NOW);
+        assert!(reads.take_through(context).is_some());
+        reads.wait_for(9, 7);
+        assert_eq!(reads.take(8), None);
+        reads.rest();
+        assert!(!reads.take_late(NOW) && reads.take_late(NOW + READ_RETRY_AFTER));
+
+        reads.add(8);
+        let context = reads.begin(0, NOW);
+        assert!(reads.take_through(context).is_some());
+        reads.wait_for(9, 8);
+        assert_eq!((reads.take(9), reads.take(9), reads.take(9)), (Some(7), Some(8), None));
+        reads.rest();
+        assert_eq!(reads.next_retry(), None);
     }
 }

@@ -114,6 +114,7 @@ impl Group {
                 None => {}
             }
         }
+        self.reads.rest();
     }
 
     /// Answers writes up to an applied index.
