@@ -173,11 +173,10 @@ fn a_history_is_written_and_judged() {
     );
     assert_eq!(text_of(&wrong.stdout), told);
     assert_eq!(text_of(&wrong.stderr), "annulet: not linearizable: 1 of 1 keys\n");
-    std::fs::write(
-        dir.path().join("late"),
-        format!("{head}{}{get}", put.replace("return\":2", "return\":3")),
-    )
-    .unwrap();
+    let long = put.replace("return\":2", "return\":9");
+    let other = long.replace("process\":0", "process\":1").replace("value\":1", "value\":2");
+    let read = get.replace("null", "1").replace("\"call\":3,\"return\":4", "\"call\":10,\"return\":11");
+    std::fs::write(dir.path().join("late"), format!("{head}{long}{other}{read}")).unwrap();
     let unknown = judge("late", &["--states", "1"]);
     assert_eq!(unknown.status.code(), Some(3), "{unknown:?}");
     assert!(text_of(&unknown.stdout).ends_with("verdict: unknown\n\nunknown key: b/k\n"), "{unknown:?}");
