@@ -141,6 +141,8 @@ pub enum Planted {
     ReadIndexReused,
     /// A follower of a consistent group serves reads that its leader has not confirmed.
     ReadUnconfirmed,
+    /// A read that was confirmed before a snapshot is served with the snapshot's keys, some of which are older.
+    ReadAcrossSnapshot,
     /// A voter takes part before the cluster has registered the start of its process.
     CloneVotesBeforeRegistered,
     /// A voter that lacks entries that it acknowledged drops the message that shows it, and goes on voting.

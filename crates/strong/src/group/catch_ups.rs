@@ -183,6 +183,10 @@ impl Group {
         assert!(!self.leads(), "a leader has no leader to receive from");
         self.received = None;
         self.is_incomplete = is_incomplete;
+        if is_incomplete {
+            // The log goes on, so the entry of a confirmed read may be applied before the keys are back.
+            self.end_reads();
+        }
     }
 
     /// Notes that the store has all parts of a snapshot.
@@ -205,6 +209,11 @@ impl Group {
         self.applied = index;
         self.raw.advance_apply_to(index);
         self.on_applied_received();
+        if !base::planted!(ReadAcrossSnapshot) {
+            // A key that was written above the snapshot has an older version than that of the snapshot until its entry
+            // is applied. A read that is confirmed from now on waits for that entry; one confirmed before may not.
+            self.end_reads();
+        }
 
         // The entries are gone, so nobody knows here whether the snapshot has these writes.
         while let Some((token, _)) = self.requests.first_write(index) {

@@ -63,6 +63,7 @@ caught! {
     planted_cas_beside_proposal: CasBesideProposal, a_life;
     planted_read_index_reused: ReadIndexReused, an_answer_to_a_read_is_late;
     planted_read_unconfirmed: ReadUnconfirmed, a_life;
+    planted_read_across_snapshot: ReadAcrossSnapshot, a_life;
     planted_clone_votes: CloneVotesBeforeRegistered, a_clone_is_started;
     planted_forgot_unnoticed: ForgotUnnoticed, a_journal_is_set_back;
     planted_damaged_proposal_votes: DamagedProposalVotes, an_acknowledged_entry_is_damaged;
@@ -92,6 +93,7 @@ fn planted_survey() {
         Planted::CasBesideProposal,
         Planted::ReadIndexReused,
         Planted::ReadUnconfirmed,
+        Planted::ReadAcrossSnapshot,
         Planted::LostDiskVotes,
         Planted::SnapshotPartKept,
         Planted::CatchUpResumedNewer,
