@@ -81,7 +81,9 @@ impl World {
     }
 
     pub fn pause(&mut self, node: usize, nanos: u64) {
-        self.nodes[node].paused_until = Monotonic(self.now.0 + nanos);
+        // Events wait for the end of a pause, in order; another pause does not bring it forward.
+        let it = &mut self.nodes[node];
+        it.paused_until = it.paused_until.max(Monotonic(self.now.0 + nanos));
     }
 
     /// Begins with bounds on logs, and the reaping of tombstones.
