@@ -11,7 +11,7 @@
 //! Neither has a clock, a socket, a disk or randomness of its own. Time comes with each call, random numbers from
 //! [`base::Rng`]. Decision 101 has the argument for the guarantees.
 //!
-//! Left out: links, journals, founding and routing, which belong to the node; leases; changes of the voters.
+//! Left out: links, journals, founding and routing, which belong to the node; leases; changes of a group's nodes.
 
 pub mod catch_up;
 pub mod envelope;

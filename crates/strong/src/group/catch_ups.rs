@@ -173,7 +173,7 @@ impl Group {
 
     /// Notes that a voter's store has dropped the group's keys, and wants them.
     pub(super) fn on_incomplete(&mut self, from: VoterId, term: u64) {
-        if term == self.term() {
+        if term == self.term() && self.members().has(from) {
             self.want_catch_up(from);
         }
     }
@@ -230,9 +230,10 @@ impl Group {
         if !self.is_ready() {
             return None;
         }
-        let others = self.raw.store().configuration.others(self.identity.voter);
+        let others = self.members().others(self.identity.voter);
         let counts = |voter: &VoterId| {
-            !self.is_forgetful(*voter) && now.since(self.timers.heard(*voter, self.leads_since)) < silence
+            let silent = now.since(self.timers.heard(*voter, self.leads_since));
+            !self.is_forgetful(*voter) && !self.is_lost(*voter) && silent < silence
         };
         let committed =
             |voter: VoterId| self.raw.raft.prs().get(voter.number()).map_or(0, |it| it.committed_index);

@@ -13,8 +13,8 @@ pub const VOTERS_MAX: usize = 7;
 
 /// Voters and learners of a group.
 ///
-/// While members change, both halves of a joint configuration decide: `voters` and `outgoing`. This version of the
-/// machine does not change members, so `outgoing` and `learners` are empty; the encoding has them.
+/// While voters change, both halves of a joint configuration decide: `voters` and `outgoing`. `members.rs` has the
+/// changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// The voters.
@@ -47,6 +47,20 @@ impl Configuration {
             voters.is_empty() || voters.iter().filter(|voter| counts(**voter)).count() > voters.len() / 2
         };
         is_majority(&self.voters) && is_majority(&self.outgoing)
+    }
+
+    /// Adds a store without a vote, unless it is a member.
+    #[must_use]
+    pub fn with_learner(mut self, learner: VoterId) -> Configuration {
+        if !self.has(learner) {
+            self.learners.insert(learner);
+        }
+        self
+    }
+
+    /// Bytes of its encoding. Each number of voters takes one.
+    pub(super) fn len(&self) -> usize {
+        3 + 8 * (self.voters.len() + self.outgoing.len() + self.learners.len())
     }
 
     /// All members but one. While members change, a voter may come twice.
@@ -85,7 +99,7 @@ impl Configuration {
         if voters.is_empty() {
             return Err(Malformed("a configuration without voters"));
         }
-        if !learners.is_disjoint(&voters) {
+        if !learners.is_disjoint(&voters) || !learners.is_disjoint(&outgoing) {
             return Err(Malformed("a learner votes"));
         }
         Ok(Configuration { voters, outgoing, learners })

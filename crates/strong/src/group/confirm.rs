@@ -18,15 +18,14 @@ use super::requests::Waiting;
 use super::{Answer, Cause, Group, HEARTBEAT_EVERY};
 
 impl Group {
-    /// Whether a read may be confirmed by the leader's answer to this follower.
+    /// Whether a read may be confirmed by the leader's answer to this follower. A learner serves no reads.
     pub fn can_ask_leader(&self) -> bool {
         let Some(leader) = self.leader().filter(|leader| *leader != self.identity.voter) else {
             return false;
         };
         self.role.1 == StateRole::Follower
-            && self.may_vote()
-            && !self.is_incomplete
-            && self.timers.reaches(leader)
+            && self.may_lead()
+            && self.reaches(leader)
             && self.is_majority(|voter| voter == self.identity.voter || voter == leader)
     }
 
@@ -57,7 +56,7 @@ impl Group {
             if self.is_majority(|voter| asked.contains(&voter)) {
                 return;
             }
-            if !asked.contains(&voter) && self.timers.reaches(voter) {
+            if !asked.contains(&voter) && self.reaches(voter) {
                 self.send_heartbeat(voter, context);
                 asked.push(voter);
             }
@@ -179,7 +178,7 @@ impl Group {
 
     /// Takes the rounds that a majority has answered.
     fn take_confirmed(&mut self) {
-        let configuration = &self.raw.store().configuration;
+        let configuration = &self.raw.store().in_force;
         let here = self.identity.voter;
         let mut confirmed = Vec::new();
         while let Some(round) = self.reads.take_confirmed(|round| {

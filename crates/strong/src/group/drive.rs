@@ -23,13 +23,17 @@ impl Group {
         while self.raw.has_ready() {
             let mut ready = self.raw.ready();
             let number = ready.number();
-            let has_write = self.persist(&mut ready, now);
+            let entries: Vec<Entry> = ready.take_entries().iter().map(Entry::of_library).collect();
+            let is_appended = !entries.is_empty();
+            let has_configuration = entries.iter().any(|entry| entry.payload.configuration().is_some());
+            let has_write = self.persist(&ready, entries, now);
             self.send_all(ready.take_messages(), now);
             let released = self.outbox.hold(number, has_write, ready.take_persisted_messages());
             self.send_all(released, now);
 
             let committed = ready.take_committed_entries();
             self.raw.advance_append_async(ready);
+            self.follow_configuration(is_appended, has_configuration);
             if !self.outbox.has_writes() {
                 self.raw.on_persist_ready(number);
             }
@@ -47,11 +51,12 @@ impl Group {
         }
         let (here, commit) = (self.identity.voter, self.commit());
         let mut lacking = Vec::new();
-        for voter in self.raw.store().configuration.others(here) {
+        for voter in self.members().others(here) {
             let Some(progress) = self.raw.raft.prs().get(voter.number()) else { continue };
             let known = progress.matched.min(commit);
             let noted = self.noted.get(&voter).copied().unwrap_or_default();
-            if known > progress.committed_index.max(noted) {
+            let is_twice = lacking.iter().any(|(other, _)| *other == voter);
+            if known > progress.committed_index.max(noted) && !is_twice {
                 lacking.push((voter, known));
             }
         }
@@ -62,10 +67,9 @@ impl Group {
     }
 
     /// Hands out term, vote and entries to be written; whether there are any.
-    fn persist(&mut self, ready: &mut Ready, now: Monotonic) -> bool {
+    fn persist(&mut self, ready: &Ready, entries: Vec<Entry>, now: Monotonic) -> bool {
         let before = self.raw.store().hard;
         let (install, reaped) = self.install(ready).unzip();
-        let entries: Vec<Entry> = ready.take_entries().iter().map(Entry::of_library).collect();
         let reaped = entries
             .iter()
             .map(|entry| entry.payload.reaps_through())
@@ -101,11 +105,13 @@ impl Group {
         let metadata = snapshot.get_metadata();
         let (index, term) = (metadata.index, metadata.term);
         let configuration = Configuration::of_conf_state(metadata.get_conf_state())
-            .expect("the guard has compared it with the configuration here");
+            .expect("it was made of one that was read");
         let log = self.raw.mut_store();
         log.install((index, term), configuration);
+        let reaped = message::context_of(&snapshot.data).max(log.hard.reaped);
         self.installing = Some((number, index));
-        Some((Install { index, term }, message::context_of(&snapshot.data).max(log.hard.reaped)))
+        self.on_reconfigured();
+        Some((Install { index, term }, reaped))
     }
 
     pub(super) fn on_persisted(&mut self, number: u64, now: Monotonic) {
@@ -156,6 +162,7 @@ impl Group {
                 self.overlay.on_applied(&write.key, entry.index);
             }
         }
+        self.keep_configuration(&entries);
         self.applied = last;
         self.raw.advance_apply_to(last);
         self.out.push(Output::Apply(entries));
@@ -222,17 +229,17 @@ impl Group {
 
     /// Whether the voters that can be reached, this one included, are a majority.
     pub(super) fn reaches_majority(&self) -> bool {
-        self.is_majority(|voter| voter == self.identity.voter || self.timers.reaches(voter))
+        self.is_majority(|voter| voter == self.identity.voter || self.reaches(voter))
     }
 
     /// Whether the voters that count are a majority of each half of the configuration.
     pub(super) fn is_majority(&self, counts: impl Fn(VoterId) -> bool) -> bool {
-        self.raw.store().configuration.is_majority(counts)
+        self.members().is_majority(counts)
     }
 
     /// The voters of both halves of the configuration; one of both comes twice.
     pub(super) fn voters(&self) -> impl Iterator<Item = VoterId> {
-        let configuration = &self.raw.store().configuration;
+        let configuration = self.members();
         configuration.voters.iter().chain(&configuration.outgoing).copied()
     }
 
@@ -240,11 +247,8 @@ impl Group {
     ///
     /// A group's only voter wins at once, and the library demands that all its entries are written then.
     fn may_campaign(&self) -> bool {
-        let is_alone = self.raw.store().configuration.voters.len() == 1;
-        self.may_vote()
-            && !self.is_incomplete
-            && self.reaches_majority()
-            && !(is_alone && self.outbox.has_writes())
+        let is_alone = self.members().voters.len() == 1;
+        self.may_lead() && self.reaches_majority() && !(is_alone && self.outbox.has_writes())
     }
 
     /// Sets the timers by role.
@@ -252,7 +256,7 @@ impl Group {
         if self.leads() {
             let is_settled = self.is_settled();
             self.timers.lead(is_settled, now);
-        } else if !self.may_campaign() || self.leader().is_some_and(|leader| self.timers.reaches(leader)) {
+        } else if !self.may_campaign() || self.leader().is_some_and(|leader| self.reaches(leader)) {
             self.timers.follow();
         } else {
             self.timers.seek_leader(self.identity.rank, now, &mut *self.rng);

@@ -1,8 +1,10 @@
-//! Entries of a group's log: the first entry of each leader, writes, and the reaping of tombstones.
+//! Entries of a group's log: the first entry of each leader, writes, the reaping of tombstones, and changes of voters.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use protocol::peer::{Malformed, Reader, put_bytes, put_varint};
 use raft::eraftpb;
+
+use super::configuration::Configuration;
 
 /// Terms and indexes are below this: an index has 48 bits of a version's counter.
 pub const NUMBER_MAX: u64 = 1 << 48;
@@ -48,8 +50,8 @@ pub enum Payload {
         /// The index.
         through: u64,
     },
-    /// A change of the configuration; opaque, and not proposed by this version.
-    Configuration(Bytes),
+    /// The whole configuration from this entry on. So applying it again changes nothing.
+    Configuration(Configuration),
 }
 
 /// An entry of the log.
@@ -109,7 +111,7 @@ impl Payload {
                 1 + varint_len(key.len() as u64) + key.len() + object.len()
             }
             Payload::Reap { through } => 1 + varint_len(*through),
-            Payload::Configuration(bytes) => 1 + bytes.len(),
+            Payload::Configuration(configuration) => 1 + configuration.len(),
         }
     }
 
@@ -129,9 +131,9 @@ impl Payload {
                 out.put_u8(2);
                 put_varint(out, *through);
             }
-            Payload::Configuration(bytes) => {
+            Payload::Configuration(configuration) => {
                 out.put_u8(3);
-                out.put_slice(bytes);
+                configuration.put(out);
             }
         }
     }
@@ -149,7 +151,7 @@ impl Payload {
             0 => Payload::Write(Write { key: fields.rest(), object: None }),
             1 => Payload::Write(Write { key: fields.bytes()?, object: Some(fields.rest()) }),
             2 => Payload::Reap { through: number(&mut fields)? },
-            3 => Payload::Configuration(fields.rest()),
+            3 => Payload::Configuration(Configuration::read(&mut fields)?),
             _ => return Err(Malformed("an unknown kind of entry")),
         };
         fields.end()?;
@@ -172,12 +174,20 @@ impl Payload {
         }
     }
 
+    /// The configuration, if it is one.
+    pub fn configuration(&self) -> Option<&Configuration> {
+        match self {
+            Payload::Configuration(configuration) => Some(configuration),
+            _ => None,
+        }
+    }
+
     fn size(&self) -> usize {
         match self {
             Payload::First => 0,
             Payload::Write(write) => write.size(),
             Payload::Reap { .. } => 8,
-            Payload::Configuration(bytes) => bytes.len() + 1,
+            Payload::Configuration(configuration) => 1 + configuration.len(),
         }
     }
 }

@@ -25,8 +25,7 @@ impl Group {
             Ok(message) => message,
             Err(error) => return self.out.push(Output::Malformed { from, error }),
         };
-        let is_peer = from != self.identity.voter && self.raw.store().configuration.has(from);
-        if !self.is_registered || !is_peer || self.is_forgetful(from) {
+        if !self.is_registered || !self.is_peer(from) || self.is_forgetful(from) {
             return;
         }
         if self.has_forgotten {
@@ -105,17 +104,16 @@ impl Group {
         match *message {
             Message::AppendReply { index, rejected, .. } => rejected.is_some() || index <= self.last().0,
             Message::VoteRequest { .. } => self.may_vote(),
-            Message::VoteReply { .. } => self.may_vote() && !self.is_incomplete && !self.outbox.has_writes(),
+            Message::VoteReply { .. } => self.may_lead() && !self.outbox.has_writes(),
             Message::TimeoutNow { term } => {
-                self.may_vote() && !self.is_incomplete && term == self.term() && self.leader() == Some(from)
+                self.may_lead() && term == self.term() && self.leader() == Some(from)
             }
-            // One that is committed here is only acknowledged again. Members do not change, so another configuration is
-            // no leader's.
+            // One that is committed here is only acknowledged again.
             Message::Snapshot { last, ref configuration, .. } => {
                 let is_known = last.0 < self.commit() || self.raw.store().term_at(last.0) == Some(last.1);
                 (is_known && last.0 <= self.commit() || self.received == Some(last))
                     && self.installing.is_none()
-                    && *configuration == self.raw.store().configuration
+                    && configuration.has(self.identity.voter)
             }
             _ => true,
         }

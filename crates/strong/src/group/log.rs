@@ -12,7 +12,7 @@ use raft::eraftpb;
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
 use super::configuration::Configuration;
-use super::entry::Entry;
+use super::entry::{Entry, Payload};
 use super::identity::VoterId;
 use super::state::HardState;
 
@@ -23,7 +23,10 @@ pub(super) struct Log {
     pub(super) commit: u64,
     /// Index and term of the entry before the first one.
     pub(super) base: (u64, u64),
+    /// The configuration as of the last applied entry, or a later committed one.
     pub(super) configuration: Configuration,
+    /// The configuration of the last entry that has one.
+    pub(super) in_force: Configuration,
     /// Index and term of the snapshot that a voter, by its number, has all parts of.
     pub(super) snapshots: BTreeMap<u64, (u64, u64)>,
     /// Numbers of voters for which the library asked in vain; it reads the log through a shared reference.
@@ -36,7 +39,8 @@ pub(super) struct Log {
 impl Log {
     pub(super) fn new(hard: HardState, commit: u64, base: (u64, u64), configuration: Configuration) -> Log {
         let (snapshots, asked, entries) = (BTreeMap::new(), RefCell::default(), VecDeque::new());
-        Log { hard, commit, base, configuration, snapshots, asked, entries, bytes: 0 }
+        let in_force = configuration.clone();
+        Log { hard, commit, base, configuration, in_force, snapshots, asked, entries, bytes: 0 }
     }
 
     /// Takes the numbers of voters for which the library asked for a snapshot in vain.
@@ -47,6 +51,7 @@ impl Log {
     /// Puts a snapshot in the place of all entries.
     pub(super) fn install(&mut self, base: (u64, u64), configuration: Configuration) {
         self.entries.clear();
+        self.in_force.clone_from(&configuration);
         (self.base, self.configuration, self.bytes) = (base, configuration, 0);
     }
 
@@ -86,6 +91,12 @@ impl Log {
         self.entries.range(from..).take_while(move |entry| entry.index <= through)
     }
 
+    /// The last configuration behind an index.
+    pub(super) fn last_configuration(&self, after: u64) -> Option<&Configuration> {
+        let entries = self.entries.iter().rev().take_while(|entry| entry.index > after);
+        entries.map(|entry| &entry.payload).find_map(Payload::configuration)
+    }
+
     /// Appends an entry. One of the same index and term replaces itself alone; one of another term replaces itself and
     /// all above.
     pub(super) fn push(&mut self, entry: Entry) {
@@ -119,7 +130,7 @@ impl Storage for Log {
         let mut hard = eraftpb::HardState::default();
         (hard.term, hard.commit) = (self.hard.term, self.commit);
         hard.vote = self.hard.vote.map_or(0, VoterId::number);
-        Ok(RaftState::new(hard, self.configuration.conf_state()))
+        Ok(RaftState::new(hard, self.in_force.conf_state()))
     }
 
     fn entries(

@@ -460,7 +460,7 @@ mod tests {
             Entry { index: 8, term: 3, payload: write(Some(Bytes::from_static(b"value"))) },
             Entry { index: 9, term: 4, payload: write(None) },
             Entry { index: 10, term: 4, payload: Payload::Reap { through: 8 } },
-            Entry { index: 11, term: 4, payload: Payload::Configuration(Bytes::from_static(b"c")) },
+            Entry { index: 11, term: 4, payload: Payload::Configuration(configuration()) },
         ]
     }
 
@@ -494,7 +494,7 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let expected: [&[u8]; 16] = [
-            b"\x01\0\x04\x06\x03\x05\x02\x05\x03\0\x03\x0A\x01\x03keyvalue\x04\x04\0key\x04\x02\x02\x08\x04\x02\x03c",
+            b"\x01\0\x04\x06\x03\x05\x02\x05\x03\0\x03\x0A\x01\x03keyvalue\x04\x04\0key\x04\x02\x02\x08\x04\x14\x03\x02\x07\0\0\0\0\0\x01\0\x08\0\0\0\0\0\x02\0\0\0",
             b"\x01\x01\x04\x09\x05\0\0\0",
             b"\x01\x01\x04\x09\x05\x06\x03\x01",
             b"\x01\x02\x04\x05\0",

@@ -14,12 +14,13 @@
 //! 5. A voter that needs a trimmed entry is caught up by the caller; the group says when, and installs the result
 //!    (`catch_ups.rs`).
 //! 6. A settled group has no timer and sends nothing (`timers.rs`).
+//! 7. A store that lost its data is replaced as a voter (`members.rs`).
 //!
 //! Invariants: a term has one leader; a committed entry is never changed; no condition is decided and no read is
 //! served before the leader's first entry is applied; an answer is `Unavailable` only if the request was not applied
 //! and never will be. The same inputs at the same times with the same random numbers give the same outputs.
 //!
-//! Left out: the journal and the tables, which are the caller's; leases; changes of the voters.
+//! Left out: the journal and the tables, which are the caller's; leases; changes of a group's nodes.
 
 mod catch_ups;
 mod configuration;
@@ -29,6 +30,7 @@ mod entry;
 mod guard;
 mod identity;
 mod log;
+mod members;
 mod message;
 mod open;
 mod outbox;
@@ -48,6 +50,7 @@ use base::{Monotonic, Rng};
 use bytes::Bytes;
 use protocol::peer::Malformed;
 use raft::{RawNode, StateRole};
+use ring::NodeId;
 
 use self::catch_ups::CatchUps;
 pub use self::catch_ups::{REAP_SILENCE, SNAPSHOT_RETRY, SNAPSHOT_TRIES};
@@ -133,6 +136,11 @@ pub enum Input {
     },
     /// The cluster has registered this start of the process: the store may vote, acknowledge and lead.
     Registered,
+    /// The voters that nodes of the group have now, as the cluster has registered them. Those of other nodes stay.
+    Listed {
+        /// The voters, at most one of a node.
+        voters: Vec<VoterId>,
+    },
     /// A peer's process can be reached, or cannot any more.
     Reachable {
         /// The peer.
@@ -327,6 +335,10 @@ pub struct Group {
     noted: BTreeMap<VoterId, u64>,
     /// Peers that said that they forgot.
     forgetful: BTreeSet<VoterId>,
+    /// The voter that each node has now, as far as that was told.
+    listed: BTreeMap<NodeId, VoterId>,
+    /// The configuration is not that of the listed voters alone.
+    is_changing: bool,
     rng: Box<dyn Rng>,
     /// The input of this step may have changed the library's state.
     needs_drain: bool,
@@ -344,6 +356,7 @@ impl Group {
             Input::Propose(proposal) => self.propose(proposal, now),
             Input::Read { token, deadline } => self.read(token, deadline, now),
             Input::Registered => self.is_registered = true,
+            Input::Listed { voters } => self.on_listed(voters),
             Input::Reachable { voter, is_up } => self.on_reachable(voter, is_up),
             Input::Restarted { voter } => self.on_restarted(voter),
             Input::CatchUpBegun { voter, base } => self.on_catch_up_begun(voter, base),
@@ -358,7 +371,8 @@ impl Group {
             self.drain(now);
         }
         self.expire(now);
-        if self.on_time(now) {
+        let is_due = self.on_time(now);
+        if self.change_members() || is_due {
             self.drain(now);
         }
         self.ask_again(now);
@@ -400,19 +414,15 @@ impl Group {
                     it.matched == last && (it.committed_index == last || base::planted!(CommitNoteLost))
                 })
         };
-        let mut reached = self.raw.store().configuration.others(self.identity.voter);
+        let mut reached = self.members().others(self.identity.voter);
         self.is_ready()
             && self.applied == last
             && !self.requests.has_writes()
             && !self.outbox.has_writes()
-            && self.catch_ups.receivers().all(|voter| !self.timers.reaches(voter))
+            && self.catch_ups.receivers().all(|voter| !self.reaches(voter))
             && self.reaches_majority()
-            && reached.all(|voter| !self.timers.reaches(voter) || self.is_forgetful(voter) || has_all(voter))
-    }
-
-    /// Whether a voter counts as reachable, so that a settled group is settled with it.
-    pub fn reaches(&self, voter: VoterId) -> bool {
-        self.timers.reaches(voter)
+            && !self.has_change_due()
+            && reached.all(|voter| !self.reaches(voter) || self.is_forgetful(voter) || has_all(voter))
     }
 
     /// The leader, as far as this voter knows.

@@ -107,8 +107,12 @@ impl Group {
             return Err(OpenError::Entries("a committed one is missing"));
         }
         log.commit = commit.min(last);
+        if let Some(in_force) = log.last_configuration(applied.0).cloned() {
+            log.in_force = in_force;
+        }
         let mut group = Group::new(identity, log, applied.0, suspect_through, rng);
         (group.epoch, group.is_incomplete) = (epoch, is_incomplete);
+        group.on_reconfigured();
         Ok(group)
     }
 
@@ -155,19 +159,26 @@ impl Group {
             suspect_through,
             noted: BTreeMap::new(),
             forgetful: BTreeSet::new(),
+            listed: BTreeMap::new(),
+            is_changing: false,
             rng,
             needs_drain: true,
             out: Vec::new(),
         }
     }
 
-    /// Whether this voter may vote, campaign and lead.
+    /// Whether this store may give a candidate its vote. The configuration that gives it one may be in entries that it
+    /// does not have yet, so it need not know.
     pub(super) fn may_vote(&self) -> bool {
         self.is_registered
             && !self.has_forgotten
             && self.installing.is_none()
             && (self.suspect_through.is_none() || base::planted!(DamagedProposalVotes))
-            && self.raw.store().configuration.has_voter(self.identity.voter)
+    }
+
+    /// Whether this voter may become a candidate and lead, as far as it is up to it.
+    pub(super) fn may_lead(&self) -> bool {
+        self.may_vote() && !self.is_incomplete && self.members().has_voter(self.identity.voter)
     }
 }
 

@@ -60,6 +60,11 @@ impl Outbox {
         released
     }
 
+    /// The last number.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
     /// The last number up to which all writes are synced.
     pub(super) fn synced(&self) -> u64 {
         self.writes.front().map_or(self.last, |first| first - 1)

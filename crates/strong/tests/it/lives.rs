@@ -15,6 +15,7 @@ pub fn a_life(seed: u64) -> World {
         late_of_thousand: [0, 5, 50, 200][usize::try_from(seed % 4).unwrap()],
         every: Some([300, 800, 2_000][usize::try_from(seed / 2 % 3).unwrap()] * MILLISECOND),
         loses_disks: seed % 2 == 1,
+        replaces_disks: false,
     };
     let limits = Limits {
         window: [None, Some(0), Some(300), Some(1_000)][usize::try_from(seed / 2 % 4).unwrap()],

@@ -6,6 +6,7 @@ mod guards;
 mod lives;
 #[cfg(feature = "planted")]
 mod planted;
+mod replacements;
 mod scripts;
 mod stories;
 mod world;

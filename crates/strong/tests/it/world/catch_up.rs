@@ -67,7 +67,7 @@ impl World {
     }
 
     fn on_sent(&mut self, node: usize, to: usize, out: Vec<SenderOutput>) {
-        let voter = self.voter(to);
+        let voter = self.known(node, to);
         for output in out {
             match output {
                 SenderOutput::Send(message) => self.send(node, to, Wire::ToReceiver(message)),

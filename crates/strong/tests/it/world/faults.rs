@@ -2,6 +2,8 @@
 
 use base::{Monotonic, Rng};
 
+use strong::group::{Configuration, VoterId};
+
 use super::{Event, Limits, MILLISECOND, SECOND, World};
 
 /// Faults that a world has.
@@ -13,6 +15,8 @@ pub struct Faults {
     pub every: Option<u64>,
     /// Whether disks are lost, too.
     pub loses_disks: bool,
+    /// Whether the nodes of lost disks come back, with stores that are other voters.
+    pub replaces_disks: bool,
 }
 
 impl World {
@@ -59,9 +63,9 @@ impl World {
                 }
             }
             10 if self.faults.loses_disks => {
-                let lost = self.nodes.iter().filter(|node| node.is_gone).count();
-                if lost < (count - 1) / 2 && self.rng.chance(1, 2) {
+                if self.may_lose(node) && self.rng.chance(1, 2) {
                     self.lose_disk(node);
+                    self.nodes[node].is_gone &= !self.faults.replaces_disks;
                     let down = self.rng.below(short);
                     self.after(down, Event::Start { node });
                 }
@@ -78,6 +82,19 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Whether each half of the newest applied configuration keeps a majority without the disk of a node.
+    fn may_lose(&self, node: usize) -> bool {
+        let newest = self.entries.values().rev().find_map(|entry| entry.payload.configuration());
+        let Configuration { voters, outgoing, .. } = newest.unwrap_or(&self.configuration);
+        let is_kept = |voter: &&VoterId| {
+            let of = usize::from(voter.node.0);
+            of != node && self.voter(of) == **voter && !self.nodes[of].is_gone
+        };
+        [voters, outgoing]
+            .iter()
+            .all(|half| half.is_empty() || half.iter().filter(is_kept).count() > half.len() / 2)
     }
 
     pub fn pause(&mut self, node: usize, nanos: u64) {

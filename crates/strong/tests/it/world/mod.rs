@@ -38,7 +38,7 @@ const FOUNDING: u64 = 0xF00D;
 
 #[derive(Clone)]
 enum Event {
-    Deliver { from: usize, life: u64, sent: Monotonic, to: usize, wire: Wire },
+    Deliver { from: VoterId, life: u64, sent: Monotonic, to: VoterId, wire: Wire },
     Synced { node: usize, life: u64, number: u64, records: usize },
     PartSynced { node: usize, life: u64, records: usize },
     Fold { node: usize, life: u64, to: usize, above: u64, after: Option<Bytes> },
@@ -47,6 +47,7 @@ enum Event {
     Expire { token: u64 },
     Ping { node: usize, life: u64 },
     Register { node: usize, life: u64 },
+    Agree { node: usize, life: u64 },
     Start { node: usize },
     Restart { node: usize },
     Join { pair: (usize, usize) },
@@ -80,8 +81,11 @@ pub struct World {
     /// Numbers calls and returns.
     instant: u64,
     entries: BTreeMap<u64, Entry>,
-    leaders: BTreeMap<u64, usize>,
+    leaders: BTreeMap<u64, VoterId>,
+    /// That of the founding.
     configuration: Configuration,
+    /// The voters that the cluster has registered last, by node.
+    registered: Vec<VoterId>,
     has_clients: bool,
 }
 
@@ -97,11 +101,12 @@ impl World {
     pub fn new(seed: u64, nodes: usize, clients: usize) -> World {
         let mut rng = SplitMix64::new(seed);
         let births: Vec<Birth> = (0..nodes).map(|_| Birth::draw(&mut rng)).collect();
-        let voters = births.iter().enumerate().map(|(node, birth)| voter(node, *birth));
-        let configuration = Configuration::of_voters(voters);
+        let registered: Vec<VoterId> =
+            births.iter().enumerate().map(|(node, birth)| voter(node, *birth)).collect();
+        let configuration = Configuration::of_voters(registered.iter().copied());
         let mut world = World {
             now: Monotonic(SECOND),
-            nodes: births.into_iter().map(Node::new).collect(),
+            nodes: births.into_iter().map(|birth| Node::new(birth, &registered)).collect(),
             faults: Faults::default(),
             limits: Limits::default(),
             cuts: BTreeSet::new(),
@@ -122,6 +127,7 @@ impl World {
             entries: BTreeMap::new(),
             leaders: BTreeMap::new(),
             configuration,
+            registered,
             has_clients: true,
         };
         (0..nodes).for_each(|node| world.start(node));
@@ -203,13 +209,14 @@ impl World {
 
     fn on_event(&mut self, event: Event) {
         let node = match event {
-            Event::Deliver { to, .. } => Some(to),
+            Event::Deliver { to, .. } => Some(to.node.0.into()),
             Event::Synced { node, .. }
             | Event::PartSynced { node, .. }
             | Event::Fold { node, .. }
             | Event::Wake { node, .. }
             | Event::Ping { node, .. }
             | Event::Register { node, .. }
+            | Event::Agree { node, .. }
             | Event::Request { node, .. } => Some(node),
             _ => None,
         };
@@ -246,7 +253,12 @@ impl World {
             Event::Ping { node, life } => self.ping(node, life),
             Event::Register { node, life } => {
                 if self.nodes[node].life == life {
-                    self.step(node, Input::Registered);
+                    self.register(node);
+                }
+            }
+            Event::Agree { node, life } => {
+                if self.nodes[node].life == life {
+                    self.agree(node);
                 }
             }
             Event::Start { node } => self.start(node),
@@ -271,14 +283,17 @@ impl World {
             match output {
                 Output::Persist(batch) => self.persist(node, batch),
                 Output::Send { to, message } => {
-                    assert_eq!(to, self.voter(usize::from(to.node.0)), "a voter of the group");
-                    self.send(node, to.node.0.into(), Wire::Message(message));
+                    if self.known(node, to.node.0.into()) == to {
+                        self.send(node, to.node.0.into(), Wire::Message(message));
+                    }
                 }
                 Output::Apply(entries) => self.apply(node, entries),
                 Output::Answer { token, answer } => self.on_answer(node, token, answer),
                 Output::CatchUpWanted { voter } => self.begin_catch_up(node, voter.node.0.into()),
                 Output::CatchUpEnded { voter } => {
-                    self.nodes[node].senders.remove(&voter.node.0.into());
+                    if self.known(node, voter.node.0.into()) == voter {
+                        self.nodes[node].senders.remove(&voter.node.0.into());
+                    }
                 }
                 Output::Forgot => self.nodes[node].forgot = true,
                 Output::Malformed { error, .. } => panic!("{error}"),
@@ -292,8 +307,9 @@ impl World {
         self.receive(node, ReceiverInput::Applied { index });
         self.mark(node);
         let Some(group) = self.nodes[node].group.as_ref().filter(|group| group.leads()) else { return };
-        let leader = *self.leaders.entry(group.term()).or_insert(node);
-        assert_eq!(leader, node, "two leaders of term {}", group.term());
+        let (term, voter) = (group.term(), self.voter(node));
+        let leader = *self.leaders.entry(term).or_insert(voter);
+        assert_eq!(leader, voter, "two leaders of term {term}");
     }
 
     /// The node that leads once its group is settled.
@@ -304,16 +320,25 @@ impl World {
         self.leader().unwrap()
     }
 
-    fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let of_node = |node: &Node| {
             let Some(group) = &node.group else { return "down".to_owned() };
             let (role, term) = (if group.leads() { "leads" } else { "follows" }, group.term());
             let (applied, commit, last) = (group.applied(), group.commit(), group.last());
             let (senders, receiver) = (&node.senders, &node.receiver);
             let flags = (group.is_incomplete(), group.has_forgotten(), group.is_suspect(), node.is_gone);
-            format!("{role} {term} {applied} {commit} {last:?} {flags:?} {senders:?} {receiver:?}")
+            let members = group.members();
+            format!(
+                "{role} {term} {applied} {commit} {last:?} {flags:?} {senders:?} {receiver:?} {members:?}"
+            )
         };
         self.nodes.iter().map(of_node).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Whether the group's voters are the registered ones, as its leader has it.
+    pub fn is_whole(&self) -> bool {
+        let voters = Configuration::of_voters(self.registered.iter().copied());
+        self.leader().is_some_and(|leader| self.group(leader).state().configuration == voters)
     }
 
     /// Ends a life: all faults are over, the group settles, and each key is read once more.
@@ -323,6 +348,8 @@ impl World {
         self.run(6 * SECOND);
         self.stop_clients();
         let leader = self.settle();
+        let is_gone = self.nodes.iter().any(|node| node.is_gone || node.forgot);
+        assert!(is_gone || self.is_whole(), "each registered store has its vote: {}", self.describe());
         for key in self.histories.keys().cloned().collect::<Vec<_>>() {
             let read = self.ask(leader, key, Action::Get, Condition::None);
             assert!(matches!(read, Outcome::Read(_)), "a settled group answers: {read:?}");

@@ -36,7 +36,10 @@ impl World {
             return;
         }
         let (life, sent) = (self.nodes[from].life, self.now);
-        if self.slow == Some((from, to)) {
+        let pair = (from, to);
+        // A message names both ends, as its sender knows them.
+        let (from, to) = (self.voter(from), self.known(from, to));
+        if self.slow == Some(pair) {
             return self.delayed.push(Event::Deliver { from, life, sent, to, wire });
         }
         for _ in 0..if self.rng.chance(1, 20) { 2 } else { 1 } {
@@ -49,12 +52,14 @@ impl World {
 
     pub(super) fn on_delivered(
         &mut self,
-        (from, life): (usize, u64),
+        (voter, life): (VoterId, u64),
         sent: Monotonic,
-        to: usize,
+        receiver: VoterId,
         wire: Wire,
     ) {
-        if self.nodes[to].group.is_none() {
+        let (from, to) = (usize::from(voter.node.0), usize::from(receiver.node.0));
+        let is_known = self.known(to, from) == voter && self.voter(to) == receiver;
+        if self.nodes[to].group.is_none() || !is_known {
             return;
         }
         let known = self.nodes[to].heard.get(&from).map_or(0, |(_, life)| *life);
@@ -63,7 +68,6 @@ impl World {
         if life >= known && (is_fresh || life > known) {
             self.nodes[to].heard.insert(from, (self.now, life));
         }
-        let voter = self.voter(from);
         let is_new = life > known && known > 0;
         let is_back = is_fresh && self.nodes[to].up.insert(from);
         if is_new || is_back {
@@ -127,7 +131,7 @@ impl World {
         }
         for () in self.nodes[node].leaderless.take(self.now) {
             for other in (0..self.nodes.len()).filter(|other| *other != node) {
-                let (voter, is_up) = (self.voter(other), self.nodes[node].up.contains(&other));
+                let (voter, is_up) = (self.known(node, other), self.nodes[node].up.contains(&other));
                 if !is_up {
                     self.step(node, Input::Reachable { voter, is_up });
                 }
@@ -139,7 +143,7 @@ impl World {
     /// Marks a group that came to rest for each voter that is away.
     pub(super) fn mark(&mut self, node: usize) {
         for other in (0..self.nodes.len()).filter(|other| *other != node) {
-            let voter = self.voter(other);
+            let voter = self.known(node, other);
             let it = &mut self.nodes[node];
             let Some(group) = it.group.as_ref().filter(|group| group.leads() && group.is_settled()) else {
                 return;
@@ -159,7 +163,7 @@ impl World {
         for other in (0..self.nodes.len()).filter(|other| *other != node) {
             let heard = self.nodes[node].heard.get(&other).map_or(Monotonic(0), |(at, _)| *at);
             if self.now.since(heard) > SILENT_AFTER && self.nodes[node].up.remove(&other) {
-                let voter = self.voter(other);
+                let voter = self.known(node, other);
                 self.on_away(node, voter);
             }
             self.send(node, other, Wire::Ping);

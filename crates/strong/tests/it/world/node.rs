@@ -8,26 +8,27 @@ use bytes::Bytes;
 use strong::catch_up::{Checkpoint, Item, Receiver, Sender};
 use strong::forward::ForwardWindow;
 use strong::group::{
-    Batch, Birth, Entry, Group, GroupState, Identity, Install, Payload, Progress, Stored, Version, VoterId,
+    Batch, Birth, Entry, Group, GroupState, Identity, Input, Install, Payload, Progress, Stored, Version,
+    VoterId,
 };
 use strong::linearizability::{Action, Outcome};
 use strong::wake::{MarkedGroups, WakeQueue};
 
 use super::network::PING_EVERY;
-use super::{Event, FOUNDING, MILLISECOND, World};
+use super::{Event, FOUNDING, MILLISECOND, SECOND, World};
 
 /// A record of a node's journal.
 #[derive(Clone)]
 enum Record {
-    Batch(Batch),
+    Batch {
+        batch: Batch,
+        /// The last entry that was known to be committed.
+        commit: u64,
+    },
     /// All entries up to an index are applied.
     Applied(u64),
     /// A part of a catch-up.
-    Part {
-        drops: bool,
-        items: Vec<Item>,
-        checkpoint: Checkpoint,
-    },
+    Part { drops: bool, items: Vec<Item>, checkpoint: Checkpoint },
     /// The catch-up has ended.
     Forget,
 }
@@ -46,8 +47,10 @@ pub type Held = (Version, u64);
 pub type Table = BTreeMap<Bytes, (Version, Option<u64>)>;
 
 pub struct Node {
-    /// The birth that the cluster has registered.
+    /// The birth of its store.
     pub(super) birth: Birth,
+    /// The voters that it knows to be registered, by node.
+    known: Vec<VoterId>,
     pub group: Option<Group>,
     /// Number of this start of the process.
     pub(super) life: u64,
@@ -79,9 +82,10 @@ pub struct Node {
 }
 
 impl Node {
-    pub(super) fn new(birth: Birth) -> Node {
+    pub(super) fn new(birth: Birth, known: &[VoterId]) -> Node {
         Node {
             birth,
+            known: known.to_vec(),
             group: None,
             life: 0,
             table: BTreeMap::new(),
@@ -117,17 +121,19 @@ impl Node {
 
 impl World {
     fn replay(&self, node: usize) -> Replayed {
-        let mut state = GroupState::found(FOUNDING, self.configuration.clone());
+        let configuration = self.configuration.clone().with_learner(self.voter(node));
+        let mut state = GroupState::found(FOUNDING, configuration);
         let mut progress = Progress::FOUNDED;
         let (mut base, mut known) = (progress.applied, None);
         let (mut entries, mut table) = (BTreeMap::<u64, Entry>::new(), Table::new());
         for record in &self.nodes[node].disk {
             match record {
-                Record::Batch(batch) => {
+                Record::Batch { batch, commit } => {
+                    progress.commit = progress.commit.max(*commit);
                     state = batch.state.clone().unwrap_or(state);
                     if let Some(Install { index, term }) = batch.install {
                         base = (index, term);
-                        progress = Progress { applied: base, commit: index };
+                        progress = Progress { applied: base, commit: progress.commit.max(index) };
                         entries.clear();
                     }
                     for entry in &batch.entries {
@@ -142,7 +148,8 @@ impl World {
                     for (_, entry) in entries.range(progress.applied.0 + 1..=*through) {
                         apply(&mut table, entry);
                     }
-                    progress = Progress { applied: (*through, entries[through].term), commit: *through };
+                    let commit = progress.commit.max(*through);
+                    progress = Progress { applied: (*through, entries[through].term), commit };
                 }
                 Record::Part { drops, items, checkpoint } => {
                     put_part(&mut table, *drops, items);
@@ -155,6 +162,9 @@ impl World {
             base = progress.applied;
             entries = entries.split_off(&(base.0 + 1));
         }
+        // The rest of a torn batch is missing.
+        let last = entries.last_key_value().map_or(base.0, |(index, _)| *index);
+        progress.commit = progress.commit.min(last);
         let entries = entries.into_values().collect();
         let is_incomplete = known.as_ref().is_some_and(|known: &Checkpoint| known.is_incomplete);
         let stored = Stored { state, progress, base, entries, suspect_through: None, is_incomplete };
@@ -188,8 +198,38 @@ impl World {
         let state = stored.state.recover(self.voter(node), lost, has_catch_up).unwrap();
         let batch = Batch { number: 0, state: Some(state), install: None, entries: Vec::new() };
         let it = &mut self.nodes[node];
-        it.disk.push(Record::Batch(batch));
+        it.disk.push(Record::Batch { batch, commit: 0 });
         it.synced = it.disk.len();
+    }
+
+    /// The voter of another node, as far as a node knows.
+    pub fn known(&self, node: usize, other: usize) -> VoterId {
+        self.nodes[node].known[other]
+    }
+
+    /// The cluster registers the store of a node. The others hear of it some time later.
+    pub(super) fn register(&mut self, node: usize) {
+        self.registered[node] = self.voter(node);
+        for other in (0..self.nodes.len()).filter(|other| *other != node) {
+            if self.known(other, node) != self.registered[node] {
+                let (life, delay) = (self.nodes[other].life, self.rng.below(SECOND));
+                self.after(delay, Event::Agree { node: other, life });
+            }
+        }
+        self.agree(node);
+        self.step(node, Input::Registered);
+    }
+
+    /// A node hears of the voters that are registered now.
+    pub(super) fn agree(&mut self, node: usize) {
+        let voters = self.registered.clone();
+        let changed: Vec<usize> =
+            (0..voters.len()).filter(|other| self.known(node, *other) != voters[*other]).collect();
+        for other in changed {
+            self.nodes[node].senders.remove(&other);
+        }
+        self.nodes[node].known.clone_from(&voters);
+        self.step(node, Input::Listed { voters });
     }
 
     fn open(&mut self, node: usize, Replayed { stored, table, checkpoint }: Replayed) {
@@ -223,10 +263,10 @@ impl World {
         let kept = self.nodes[node].synced + self.below(unsynced + 1);
         let torn = self.nodes[node].disk.get(kept).cloned();
         self.nodes[node].disk.truncate(kept);
-        if let Some(Record::Batch(mut batch)) = torn.filter(|_| self.rng.chance(1, 2)) {
+        if let Some(Record::Batch { mut batch, commit }) = torn.filter(|_| self.rng.chance(1, 2)) {
             // Term and vote stand in front of the entries.
             batch.entries.truncate(self.below(batch.entries.len() + 1));
-            self.nodes[node].disk.push(Record::Batch(batch));
+            self.nodes[node].disk.push(Record::Batch { batch, commit });
         }
         let it = &mut self.nodes[node];
         it.synced = it.disk.len();
@@ -249,11 +289,15 @@ impl World {
     /// Ends a node's process, and empties its disk.
     pub fn lose_disk(&mut self, node: usize) {
         self.crash(node);
+        self.count("new disk");
         let registered = self.nodes[node].birth;
         let birth = Birth::at_start(None, Some(registered), true, &mut self.rng);
         let it = &mut self.nodes[node];
         (it.disk, it.synced) = (Vec::new(), 0);
         it.is_gone = birth != registered;
+        if it.is_gone {
+            it.birth = birth;
+        }
     }
 
     /// Ends a node's process, and puts the first records of its journal in the place of all.
@@ -270,7 +314,8 @@ impl World {
 
     pub(super) fn persist(&mut self, node: usize, batch: Batch) {
         let number = batch.number;
-        let (at, life, records) = self.write(node, Record::Batch(batch));
+        let commit = self.group(node).commit();
+        let (at, life, records) = self.write(node, Record::Batch { batch, commit });
         self.at(at, Event::Synced { node, life, number, records });
     }
 
