@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Stdio;
 
+/// Prefixes of a ring, if nothing else is said: each has a group.
+const PREFIXES: usize = 1_024;
+
 const PROPS: &str = r#"{"props":{"consistent":true,"n_val":3}}"#;
 
 /// Runs `annulet admin`: its exit code, and what it says.
@@ -150,6 +153,35 @@ fn a_cluster_founds_groups_once_all_are_there_and_its_partitions_stay() {
     let second = births_after(&servers[2], 2, &before);
     assert_eq!((&second[0], &second[1]), (&first[0], &first[1]));
     assert_ne!(second[2], first[2], "a lost store is another voter");
+}
+
+/// Waits until the store of a node votes in all groups.
+fn until_voting(server: &Server, groups: usize) {
+    until("the store votes", || {
+        let status = strong(server);
+        let roles: Vec<&Value> = status["groups"].as_array().unwrap().iter().map(|it| &it["role"]).collect();
+        roles.len() == groups && !roles.contains(&&json!("learner"))
+    });
+}
+
+#[test]
+fn stores_that_are_lost_one_after_the_other_are_replaced_without_a_loss() {
+    let cluster = Cluster::new(3);
+    let mut servers: Vec<Server> = (1..=3).map(|node| cluster.start(node, &[])).collect();
+    done(&servers[0], &["bucket-type", "create", "accounts", PROPS]);
+    done(&servers[0], &["bucket-type", "activate", "accounts"]);
+    births(&servers[0]);
+    until_written(&servers[0]);
+    for lost in [2, 1] {
+        let before = process(&servers[0], lost);
+        servers.remove(lost).stop();
+        std::fs::remove_dir_all(cluster.dir.path().join(format!("n{}/shard-000", lost + 1))).unwrap();
+        servers.insert(lost, cluster.start(lost + 1, &[]));
+        births_after(&servers[lost], lost, &before);
+        until_voting(&servers[lost], PREFIXES);
+    }
+    servers.remove(0).kill();
+    until("a read", || kv(&servers[0], "get", &[]) == (Some(0), "one".into()));
 }
 
 #[test]

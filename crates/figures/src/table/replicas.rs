@@ -74,6 +74,10 @@ pub(super) const REPLICAS: &[Figure] = rows! {
         "times that a consistent group got its leader at this node";
     Counter "consistent_catch_ups" "annulet_consistent_catch_ups" Count:
         "catch-ups of voters that fell behind, begun by leaders here";
+    Counter "consistent_replacements_begun" "annulet_consistent_replacements_begun" Count:
+        "learners that leaders here added in the place of voters whose stores were lost";
+    Counter "consistent_replacements_done" "annulet_consistent_replacements_done" Count:
+        "replacements of lost stores that leaders here ended";
     Counter "consistent_malformed" "annulet_consistent_malformed_messages" Count:
         "messages of consistent groups that were not understood";
     Gauge "peers_up" "annulet_peers_up" Count: "other nodes that every shard can reach";

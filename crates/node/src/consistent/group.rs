@@ -1,7 +1,8 @@
 //! One group with its store's part: the machine, the ends of its catch-ups, and inputs that wait.
 //!
 //! A group is opened when something is wanted of it: from the state that the store found, or as a new one of the
-//! founding. A state of another founding is removed. A state that contradicts its entries means that the store forgot.
+//! founding. A state of another founding, or of an earlier birth of the store, is removed. A state that contradicts its
+//! entries means that the store forgot. A store that the founding does not name begins as a learner, without an entry.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,6 +20,7 @@ use strong::group::{
 };
 
 use super::incoming_part::IncomingPart;
+use super::links::voter_of;
 use super::{ConsistentGroups, GROUPS_MAX, Todo};
 use crate::peer::NodeId;
 use crate::shard::env::Env;
@@ -50,7 +52,7 @@ pub(super) struct HeldGroup {
     pub id: GroupId,
     /// The voter that this store is.
     pub voter: VoterId,
-    /// All voters, in the order of the prefix's list.
+    /// The voters that its nodes have now, as far as is known, in the order of the prefix's list.
     pub voters: Vec<VoterId>,
     /// The receiving end of a catch-up.
     pub receiver: Receiver,
@@ -137,6 +139,12 @@ fn read_state(bytes: &Bytes) -> Result<(GroupState, Option<Checkpoint>), Malform
     Ok((state, checkpoint))
 }
 
+/// The configuration of a group that the store found, if it can be read.
+pub(super) fn configuration_of(found: &FoundGroup) -> Option<Configuration> {
+    let (state, _) = read_state(found.state.as_ref()?).ok()?;
+    Some(state.configuration)
+}
+
 /// The entry of a log, of an entry that the store found.
 fn entry_of(found: FoundEntry) -> Result<Entry, Malformed> {
     let payload = match found.contents {
@@ -152,17 +160,22 @@ fn entry_of(found: FoundEntry) -> Result<Entry, Malformed> {
 
 /// The reason why a found group does not take part.
 enum Refused {
-    /// Its state is of another founding.
+    /// Its state is of another founding, or of an earlier birth of the store.
     Foreign,
     /// Its state was lost, or contradicts its entries.
     Contradiction,
 }
 
-/// All that the store kept of a group, for the machine.
-fn stored_of(found: FoundGroup, founding: u64) -> Result<(Stored, Option<Checkpoint>), Refused> {
+/// All that the store kept of a group, for the machine. A state that does not name the voter is one of an earlier
+/// birth.
+fn stored_of(
+    found: FoundGroup,
+    founding: u64,
+    voter: VoterId,
+) -> Result<(Stored, Option<Checkpoint>), Refused> {
     let bytes = found.state.as_ref().ok_or(Refused::Contradiction)?;
     let (state, checkpoint) = read_state(bytes).map_err(|_| Refused::Contradiction)?;
-    if state.founding != founding {
+    if state.founding != founding || !state.configuration.has(voter) {
         return Err(Refused::Foreign);
     }
     let entries: Result<Vec<Entry>, Malformed> = found.entries.into_iter().map(entry_of).collect();
@@ -179,11 +192,23 @@ fn stored_of(found: FoundGroup, founding: u64) -> Result<(Stored, Option<Checkpo
 }
 
 impl ConsistentGroups {
-    /// The voters of a group in the order of the prefix's list, if its n_val is founded.
-    pub(super) fn voters(env: &Env, key: GroupKey) -> Option<Vec<VoterId>> {
+    /// The first voters of a group in the order of the prefix's list, if its n_val is founded.
+    pub(super) fn first_voters(env: &Env, key: GroupKey) -> Option<Vec<VoterId>> {
         let founding = env.agreement.foundings.get(&key.n_val)?;
         let voters = founding.voters(key.n_val, key.prefix, env.knobs.layout.prefixes);
         Some(voters.into_iter().map(|(node, birth)| VoterId { node, birth }).collect())
+    }
+
+    /// The voters that the nodes of a group have now, in the order of the prefix's list: the registered ones, and the
+    /// first ones of nodes without a registration.
+    pub(super) fn voters(env: &Env, key: GroupKey) -> Option<Vec<VoterId>> {
+        let now = |first: VoterId| voter_of(env, first.node, key.prefix).unwrap_or(first);
+        Some(Self::first_voters(env, key)?.into_iter().map(now).collect())
+    }
+
+    /// The registered ones of some voters.
+    pub(super) fn registered(env: &Env, key: GroupKey, voters: &[VoterId]) -> Vec<VoterId> {
+        voters.iter().copied().filter(|it| voter_of(env, it.node, key.prefix) == Some(*it)).collect()
     }
 
     /// Opens a group, unless it is open; whether this store takes part in it.
@@ -191,7 +216,8 @@ impl ConsistentGroups {
         if self.groups.contains_key(&key) {
             return true;
         }
-        let Some(voters) = Self::voters(env, key).filter(|_| self.is_registered) else { return false };
+        let may_open = self.is_registered && !self.refused.contains(&key);
+        let Some(mut voters) = Self::voters(env, key).filter(|_| may_open) else { return false };
         let here = env.peers.here();
         let own = voters.iter().position(|voter| voter.node == here && Some(voter.birth) == env.birth);
         let Some(rank) = own.filter(|_| self.groups.len() < GROUPS_MAX) else { return false };
@@ -202,45 +228,64 @@ impl ConsistentGroups {
             rank: u32::try_from(rank).expect("a group has a few voters"),
             founding: id.founding,
         };
-        let new = Stored {
-            state: GroupState {
-                epoch: founding.epoch,
-                ..GroupState::found(id.founding, Configuration::of_voters(voters.iter().copied()))
-            },
-            progress: Progress::FOUNDED,
-            base: Progress::FOUNDED.applied,
-            entries: Vec::new(),
-            suspect_through: None,
-            is_incomplete: false,
-        };
-
-        let (stored, checkpoint) = match self.found.remove(&key).map(|found| stored_of(found, id.founding)) {
-            None => (new, None),
-            Some(Ok(stored)) => stored,
-            Some(Err(Refused::Foreign)) => {
-                // A store that refuses the removal is asked again when the group is opened next.
-                if env.store.remove_group(key.number()).is_err() {
-                    return false;
-                }
-                (new, None)
-            }
-            Some(Err(Refused::Contradiction)) => {
-                env.out.push(ShardOutput::Forgot);
-                return false;
-            }
-        };
+        let Some((stored, checkpoint)) = self.take_stored(env, key, identity) else { return false };
         let applied = stored.progress.applied.0;
+        for voter in voters.iter_mut().filter(|it| voter_of(env, it.node, key.prefix).is_none()) {
+            // Its process registers soon. The group's state has its voter then.
+            let mut members = stored.state.configuration.voters.iter();
+            *voter = members.find(|member| member.node == voter.node).copied().unwrap_or(*voter);
+        }
         let rng = Box::new(SplitMix64::new(env.rng.next_u64()));
         let group = match Group::open(identity, stored, rng) {
             Ok(group) => group,
             Err(OpenError::Removed) => return false,
             Err(OpenError::Founding { .. } | OpenError::Entries(_)) => {
+                self.refused.insert(key);
                 env.out.push(ShardOutput::Forgot);
                 return false;
             }
         };
         self.add(env, key, (group, id, voters, identity.voter), checkpoint, applied);
         true
+    }
+
+    /// All that the store has of a group that is opened; a new one if that is nothing of this birth. None if the group
+    /// is not opened.
+    fn take_stored(
+        &mut self,
+        env: &mut Env,
+        key: GroupKey,
+        identity: Identity,
+    ) -> Option<(Stored, Option<Checkpoint>)> {
+        let found = self.found.remove(&key);
+        match found.map(|found| stored_of(found, identity.founding, identity.voter)) {
+            Some(Ok(stored)) => return Some(stored),
+            Some(Err(Refused::Contradiction)) => {
+                self.refused.insert(key);
+                env.out.push(ShardOutput::Forgot);
+                return None;
+            }
+            Some(Err(Refused::Foreign)) => drop(self.left.insert(key)),
+            None => {}
+        }
+        if self.left.contains(&key) {
+            // A store that refuses the removal is asked again when the group is opened next.
+            env.store.remove_group(key.number()).ok()?;
+            self.left.remove(&key);
+        }
+
+        let epoch = env.agreement.foundings.get(&key.n_val)?.epoch;
+        let first = Self::first_voters(env, key)?;
+        let configuration = Configuration::of_voters(first).with_learner(identity.voter);
+        let new = Stored {
+            state: GroupState { epoch, ..GroupState::found(identity.founding, configuration) },
+            progress: Progress::FOUNDED,
+            base: Progress::FOUNDED.applied,
+            entries: Vec::new(),
+            suspect_through: None,
+            is_incomplete: false,
+        };
+        Some((new, None))
     }
 
     /// Adds an open group, and tells it of its peers.
@@ -256,6 +301,7 @@ impl ConsistentGroups {
         let mut outputs: Vec<ReceiverOutput> = Vec::new();
         let receiver = Receiver::open(checkpoint.clone(), applied, &mut outputs);
         let others: Vec<VoterId> = voters.iter().copied().filter(|other| *other != voter).collect();
+        let listed = Self::registered(env, key, &voters);
         let held = HeldGroup {
             group,
             id,
@@ -279,6 +325,7 @@ impl ConsistentGroups {
             self.drop_keys_again(env, key);
         }
 
+        self.todo.push_back(Todo::Step(key, Input::Listed { voters: listed }));
         for voter in others {
             let is_up = self.reaches(env, key, voter);
             self.todo.push_back(Todo::Step(key, Input::Reachable { voter, is_up }));

@@ -18,7 +18,7 @@ use engine::{AppliedRange, Contents, GroupBatch, Jsn, LogPlace, Lookup, Proposed
 use kv::consistent::{split_object, stored_version, tombstone};
 use object::key;
 use strong::catch_up::{Item, Place, ReceiverInput};
-use strong::group::{Batch, Entry, Input, Payload, Version};
+use strong::group::{Batch, Configuration, Entry, Input, Payload, Version};
 
 use super::group::{GroupKey, HeldGroup, place_of};
 use super::incoming_part::IncomingPart;
@@ -141,6 +141,11 @@ impl ConsistentGroups {
 
     /// Applies committed entries; false if a lookup, or the store, has to be waited for.
     pub(super) fn apply(&mut self, env: &mut Env, key: GroupKey, entries: &[Entry]) -> bool {
+        if self.journal.unwritten.iter().any(|(waiting, _)| *waiting == key) {
+            // The state with a configuration comes before the mark of its entry.
+            self.journal.unapplied.insert(key);
+            return false;
+        }
         let Some(skipped) = self.newer_keys(env, key, entries) else { return false };
         let (first, last) = (&entries[0], &entries[entries.len() - 1]);
         let range = AppliedRange {
@@ -163,6 +168,7 @@ impl ConsistentGroups {
             match &entry.payload {
                 Payload::Write(write) if write.object.is_none() => self.note_deletion(env, key),
                 Payload::Reap { through } => self.begin_reap(env, key, *through),
+                Payload::Configuration(configuration) => self.count_replacement(env, key, configuration),
                 _ => {}
             }
         }
@@ -204,6 +210,18 @@ impl ConsistentGroups {
         if let Some(held) = self.groups.get_mut(&group) {
             held.known.insert(key, head.map(|head| index_of(head)));
             self.resume(env, group);
+        }
+    }
+
+    /// Counts steps in the replacement of a voter, as this store leads them.
+    fn count_replacement(&mut self, env: &mut Env, key: GroupKey, configuration: &Configuration) {
+        if !self.groups.get(&key).is_some_and(|held| held.group.leads()) {
+            return;
+        }
+        match (configuration.learners.is_empty(), configuration.outgoing.is_empty()) {
+            (false, true) => env.counters.consistent_replacements_begun += 1,
+            (true, true) => env.counters.consistent_replacements_done += 1,
+            _ => {}
         }
     }
 

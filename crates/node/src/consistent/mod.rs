@@ -7,7 +7,8 @@
 //! 3. A group's outputs are carried out in order: batches go to the journal, committed entries to the ledger
 //!    (`journal.rs`), messages into envelopes (`links.rs`), answers to their requests.
 //! 4. Reachability of peers follows the liveness of nodes and the agreement (`peers.rs`): groups of a dead leader stand
-//!    for election, those that settled without a voter are woken when it is back.
+//!    for election, those that settled without a voter are woken when it is back, and those with a lost store hear of
+//!    the new one, so that their leaders replace the voter.
 //! 5. Voters that fell far behind are caught up, and tombstones are reaped (`catch_up.rs`).
 //!
 //! * `agreement.rs`: the cluster's agreement on groups. * `birth.rs`: the birth of the store. * `group.rs`: one group
@@ -86,6 +87,14 @@ pub(crate) struct ConsistentGroups {
     reach: BTreeMap<NodeId, Reach>,
     marked: MarkedGroups<GroupKey>,
     leaderless: WakeQueue<GroupKey>,
+    /// Groups with another voter than they know, or with one to be replaced.
+    renewed: WakeQueue<GroupKey>,
+    /// Groups whose states are of an earlier birth of the store.
+    left: BTreeSet<GroupKey>,
+    /// The birth under which groups were left last.
+    left_birth: Option<Birth>,
+    /// Groups whose states contradict their entries: they stay closed for this birth.
+    refused: BTreeSet<GroupKey>,
     timers: BTreeSet<(Monotonic, GroupKey)>,
     todo: VecDeque<Todo>,
     scans: BTreeMap<engine::fold::ScanId, catch_up::Scan>,
@@ -116,6 +125,10 @@ impl ConsistentGroups {
             reach: BTreeMap::new(),
             marked: MarkedGroups::default(),
             leaderless: WakeQueue::default(),
+            renewed: WakeQueue::default(),
+            left: BTreeSet::new(),
+            left_birth: None,
+            refused: BTreeSet::new(),
             timers: BTreeSet::new(),
             todo: VecDeque::new(),
             scans: BTreeMap::new(),
@@ -172,7 +185,7 @@ impl ConsistentGroups {
     pub fn next_timer(&self) -> Option<Monotonic> {
         let groups = self.timers.first().map(|(at, _)| *at);
         let notes = self.outgoing.as_ref().and_then(Outgoing::next_timer);
-        let wakes = [self.marked.next_timer(), self.leaderless.next_timer()];
+        let wakes = [self.marked.next_timer(), self.leaderless.next_timer(), self.renewed.next_timer()];
         let requests = [self.waiting.next_timer(), self.asked.next_deadline(), self.catch_up_timer()];
         groups.into_iter().chain(notes).chain(wakes.into_iter().chain(requests).flatten()).min()
     }
@@ -278,7 +291,11 @@ impl ConsistentGroups {
         let report = |(key, held): (&GroupKey, &HeldGroup)| GroupReport {
             n_val: key.n_val,
             prefix: key.prefix,
-            role: if held.group.leads() { GroupRole::Leader } else { GroupRole::Follower },
+            role: match held.group.leads() {
+                true => GroupRole::Leader,
+                false if held.group.members().has_voter(held.voter) => GroupRole::Follower,
+                false => GroupRole::Learner,
+            },
             term: held.group.term(),
             leader: held.group.leader().map(|voter| voter.node),
             has_leader: held.has_leader(),

@@ -7,12 +7,14 @@
 //!   first. All others hear of it at once.
 //! * A node that is back: groups that settled without it are woken at a pace, and if its process is another one, all
 //!   groups that this store leads with it.
+//! * A store with another birth: its groups hear of it at a pace, and their leaders replace the voter. A group that is
+//!   not in memory is opened for it by the first node of its list that can be reached and has a vote.
 
 use base::Monotonic;
-use strong::group::{Input, VoterId};
+use strong::group::{Configuration, Input, VoterId};
 use strong::wake::Urgency;
 
-use super::group::GroupKey;
+use super::group::{GroupKey, configuration_of};
 use super::links::voter_of;
 use super::{ConsistentGroups, Todo};
 use crate::peer::NodeId;
@@ -35,6 +37,11 @@ fn reach_of(env: &Env, node: NodeId) -> Reach {
     }
 }
 
+/// Whether the node of a voter has registered another one.
+fn is_lost(env: &Env, key: GroupKey, voter: VoterId) -> bool {
+    voter_of(env, voter.node, key.prefix).is_some_and(|it| it != voter)
+}
+
 impl ConsistentGroups {
     /// Whether a voter of a group can be reached.
     pub(super) fn reaches(&self, env: &Env, key: GroupKey, voter: VoterId) -> bool {
@@ -49,7 +56,8 @@ impl ConsistentGroups {
         let here = env.agreement.processes.get(&env.peers.here());
         let own = here.filter(|process| process.life == env.peers.life());
         let birth = own.and_then(|process| process.stores.births.get(usize::from(env.knobs.id.0)).copied());
-        let is_registered = birth.is_some() && birth == env.birth;
+        // States of groups that were left are removed, so this birth takes no part again.
+        let is_registered = birth.is_some() && birth == env.birth && birth != self.left_birth;
         if self.is_registered && !is_registered {
             self.leave_groups(env);
         }
@@ -62,7 +70,7 @@ impl ConsistentGroups {
         }
         (self.is_registered, self.birth) = (is_registered, env.birth);
         self.refresh_peers(env);
-        self.leave_lost_voters(env);
+        self.queue_renewed(env);
         let waiting = self.waiting.take_all();
         self.todo.extend(waiting.into_iter().map(|it| Todo::Dispatch(Box::new(it))));
         self.run(env);
@@ -70,7 +78,9 @@ impl ConsistentGroups {
 
     /// Ends the part of this store in all groups: it is another voter from now on.
     fn leave_groups(&mut self, env: &mut Env) {
-        self.groups.clear();
+        self.left.extend(std::mem::take(&mut self.groups).into_keys());
+        self.left.append(&mut self.refused);
+        self.left_birth = self.birth;
         self.timers.clear();
         self.todo.clear();
         self.forget_records();
@@ -108,22 +118,63 @@ impl ConsistentGroups {
             self.on_back(env, node, now.life != before.life);
         } else {
             self.on_away(node);
+            self.queue_renewed(env);
         }
     }
 
-    /// Has groups do without voters that are lost: their nodes can be reached, with another birth of the store.
-    fn leave_lost_voters(&mut self, env: &Env) {
+    /// Queues groups that do not know of a store's birth, and groups that are not in memory with one to be replaced.
+    fn queue_renewed(&mut self, env: &Env) {
         for (&key, held) in &self.groups {
-            for &voter in held.voters.iter().filter(|voter| held.group.reaches(**voter)) {
-                if voter_of(env, voter.node, key.prefix).is_none_or(|it| it == voter) {
-                    continue;
-                }
-                if held.group.leader() == Some(voter) {
-                    self.leaderless.push(key, Urgency::Recent);
-                } else {
-                    self.todo.push_back(Todo::Step(key, Input::Reachable { voter, is_up: false }));
+            if held.voters.iter().any(|voter| is_lost(env, key, *voter)) {
+                let is_waiting = self.waiting.has(key);
+                self.renewed.push(key, if is_waiting { Urgency::Waiting } else { Urgency::Recent });
+            }
+        }
+        if !self.is_registered {
+            return;
+        }
+        let prefixes = env.knobs.layout.prefixes.partitions();
+        for (&n_val, founding) in env.agreement.foundings.iter() {
+            let now = |node: &NodeId| env.agreement.processes.get(node).map(|process| &process.stores);
+            if founding.stores.iter().all(|(node, stores)| now(node).is_none_or(|now| now == stores)) {
+                continue;
+            }
+            for prefix in (0..prefixes).filter_map(|prefix| u16::try_from(prefix).ok()) {
+                let key = GroupKey { n_val, prefix };
+                if env.knobs.layout.shard_of(prefix) == env.knobs.id.0 && self.is_to_open(env, key) {
+                    self.renewed.push(key, Urgency::Other);
                 }
             }
+        }
+    }
+
+    /// Whether a group that is not in memory has a voter to be replaced, and this node is the one to begin.
+    fn is_to_open(&self, env: &Env, key: GroupKey) -> bool {
+        if self.groups.contains_key(&key) {
+            return false;
+        }
+        let known = self.found.get(&key).and_then(configuration_of);
+        let first = || Self::first_voters(env, key).map(Configuration::of_voters);
+        let Some(known) = known.or_else(first) else { return false };
+        let voters = Self::voters(env, key).unwrap_or_default();
+        let mut can_begin =
+            voters.iter().filter(|voter| known.has_voter(**voter) && self.reaches(env, key, **voter));
+        known.voters.iter().any(|voter| is_lost(env, key, *voter))
+            && can_begin.next().is_some_and(|it| it.node == env.peers.here())
+    }
+
+    /// Tells a group which voters its nodes have now.
+    fn renew(&mut self, env: &Env, key: GroupKey) {
+        let Some(held) = self.groups.get_mut(&key) else { return };
+        for voter in &mut held.voters {
+            *voter = voter_of(env, voter.node, key.prefix).unwrap_or(*voter);
+        }
+        let (voters, own) = (held.voters.clone(), held.voter);
+        let listed = Self::registered(env, key, &voters);
+        self.todo.push_back(Todo::Step(key, Input::Listed { voters: listed }));
+        for voter in voters.into_iter().filter(|voter| *voter != own) {
+            let is_up = self.reaches(env, key, voter);
+            self.todo.push_back(Todo::Step(key, Input::Reachable { voter, is_up }));
         }
     }
 
@@ -178,6 +229,11 @@ impl ConsistentGroups {
             for voter in others.collect::<Vec<_>>() {
                 let is_up = self.reaches(env, key, voter);
                 self.todo.push_back(Todo::Step(key, Input::Reachable { voter, is_up }));
+            }
+        }
+        for key in self.renewed.take(now) {
+            if self.open(env, key) {
+                self.renew(env, key);
             }
         }
         for (key, voter) in self.marked.take(now) {

@@ -17,6 +17,10 @@ base::counters! {
         consistent_elections => "consistent_elections_total",
         /// Catch-ups of consistent groups begun.
         consistent_catch_ups,
+        /// Learners added by leaders here, each in the place of a lost store.
+        consistent_replacements_begun,
+        /// Replacements of lost stores that are done.
+        consistent_replacements_done,
         /// Messages of consistent groups that were not understood.
         consistent_malformed,
         /// Requests passed on to another shard.

@@ -289,27 +289,43 @@ fn a_leader_that_gets_another_birth_is_replaced_though_its_process_goes_on() {
     }
 }
 
-#[test]
-fn a_store_with_another_birth_takes_no_part() {
-    let data = tempfile::tempdir().unwrap();
-    let mut cluster = consistent(&data);
-    put(&mut cluster, 0, "k", "one", None).unwrap();
-    let founded = agreement(&cluster);
-    cluster.kill(2);
-    std::fs::remove_dir_all(cluster.data.join(crate::common::cluster::NAMES[2])).unwrap();
-    cluster.births[2] = Birth::of(77);
-    cluster.start(2);
-    cluster.pass(Duration::from_secs(1));
-    let now = agreement(&cluster);
-    let published = Arc::new(Agreement { foundings: founded.foundings, ..now });
+/// Publishes the processes that run, with the founding of before.
+fn agree_on_births(cluster: &mut Cluster, founded: &Agreement) {
+    cluster.run();
+    let published = Arc::new(Agreement { foundings: Arc::clone(&founded.foundings), ..agreement(cluster) });
     for shard in cluster.nodes.iter_mut().flatten() {
         shard.agree(Arc::clone(&published));
     }
+    cluster.pass(TAKEOVER * 4);
+}
+
+#[test]
+fn stores_that_are_lost_in_turn_are_replaced_without_a_request() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = consistent(&data);
+    let names: Vec<String> = (0..20).map(|at| format!("k{at}")).collect();
+    for (at, name) in names.iter().enumerate() {
+        put(&mut cluster, at % 3, name, "one", None).unwrap();
+    }
+    let founded = agreement(&cluster);
+    for lost in 0..3 {
+        cluster.kill(lost);
+        std::fs::remove_dir_all(cluster.data.join(crate::common::cluster::NAMES[lost])).unwrap();
+        cluster.births[lost] = Birth::of(77 + lost as u64);
+        cluster.start(lost);
+        cluster.pass(Duration::from_secs(1));
+        agree_on_births(&mut cluster, &founded);
+        let groups = cluster.nodes[lost].as_ref().unwrap().status().groups();
+        assert!(!groups.is_empty() && groups.iter().all(|it| it.role != node::GroupRole::Learner));
+    }
+    let counters = cluster.nodes.iter().flatten().map(|shard| shard.stats().counters);
+    assert!(counters.map(|it| it.consistent_replacements_done).sum::<u64>() > 0);
+    for name in &names {
+        assert_eq!(get(&mut cluster, 1, name).unwrap().1, "one");
+    }
+    cluster.kill(2);
     cluster.pass(TAKEOVER);
-    assert_eq!(get(&mut cluster, 2, "k").unwrap().1, "one", "the others serve its clients");
-    assert!(cluster.nodes[2].as_ref().unwrap().status().groups().is_empty());
-    cluster.kill(1);
-    cluster.pass(TAKEOVER);
-    let read = ask(&mut cluster, 0, Request::Get(GetRequest::new(bucket(), key("k"))));
-    assert_eq!(read, Err(Error::Unavailable), "it is no voter, so a majority is gone");
+    for name in &names {
+        assert_eq!(get(&mut cluster, 0, name).unwrap().1, "one", "the new stores vote");
+    }
 }

@@ -414,7 +414,7 @@ impl World {
         reports
     }
 
-    /// Whether each group has a leader that has told all to all live voters.
+    /// Whether each group has a leader that has told all to all present voters.
     fn are_settled(&mut self) -> bool {
         self.groups.clone().into_iter().all(|prefix| self.is_settled(prefix).unwrap_or(false))
     }
@@ -424,18 +424,19 @@ impl World {
         self.groups.clone().into_iter().all(|prefix| self.is_settled(prefix).unwrap_or(true))
     }
 
-    /// Whether a group's leader has told all to all live voters, if there is one.
+    /// Whether a group's leader has told all to all present voters, if there is one.
     fn is_settled(&mut self, prefix: u16) -> Option<bool> {
-        let live = self.registry.live_voters(prefix);
+        let present = self.registry.present_voters(prefix);
         let reports = self.reports(prefix);
         let leader = reports.values().filter(|it| it.role == node::GroupRole::Leader);
         let leader = leader.max_by_key(|it| it.term)?;
         let is_there = |at: &usize| {
             reports.get(at).is_some_and(|it| {
-                it.applied == leader.last && !it.is_suspect && !it.is_incomplete && !it.has_forgotten
+                let votes = it.role != node::GroupRole::Learner;
+                it.applied == leader.last && votes && !it.is_suspect && !it.is_incomplete && !it.has_forgotten
             })
         };
-        Some(leader.is_settled && live.iter().filter(|at| !self.hosts[**at].gone).all(is_there))
+        Some(leader.is_settled && present.iter().filter(|at| !self.hosts[**at].gone).all(is_there))
     }
 
     fn describe(&mut self) -> String {
@@ -491,7 +492,7 @@ impl World {
         Ok(())
     }
 
-    /// Compares the heads of all live voters of each group.
+    /// Compares the heads of all present voters of each group.
     fn check_replicas(&mut self) -> Verdict {
         const EQUAL: &str = "replicas are equal";
         let ranges: Vec<key::KeyRange> =
@@ -514,13 +515,13 @@ impl World {
                     stored[*at].iter().filter(|(key, _)| **key >= range.start[..] && **key < range.end[..]);
                 heads.collect::<BTreeMap<_, _>>()
             };
-            let live = self.registry.live_voters(*prefix);
+            let present = self.registry.present_voters(*prefix);
             let is_damaged = |at: &usize| self.hosts[*at].is_hurt && self.plan.loss == Some(Loss::Flipped);
-            let live: Vec<usize> =
-                live.into_iter().filter(|at| !self.hosts[*at].gone && !is_damaged(at)).collect();
-            let Some(first) = live.first() else { continue };
+            let present: Vec<usize> =
+                present.into_iter().filter(|at| !self.hosts[*at].gone && !is_damaged(at)).collect();
+            let Some(first) = present.first() else { continue };
             let heads = of_group(first);
-            if let Some(other) = live.iter().find(|at| of_group(at) != heads) {
+            if let Some(other) = present.iter().find(|at| of_group(at) != heads) {
                 let shown = |heads: BTreeMap<&Bytes, &Bytes>| {
                     let one = |(key, head): (&Bytes, &Bytes)| {
                         format!("{} {}", key.escape_ascii(), show::head(head))

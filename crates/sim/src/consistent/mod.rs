@@ -18,11 +18,11 @@
 //! disks, or catch-ups.
 //!
 //! Promises: each key's history is linearizable, final reads included, so a failure that a client was told never takes
-//! effect, and an acknowledged write is there at the end; a term of a group has one leader; live voters of a group
-//! have equal keys at the end; a store that lost nothing keeps its birth, and no group of it is suspect.
+//! effect, and an acknowledged write is there at the end; a term of a group has one leader; voters of a group have
+//! equal keys at the end; a store that lost nothing keeps its birth, and no group of it is suspect.
 //!
-//! Disks are lost, restored, cloned or damaged on nodes of which each group has a minority. Such a node is another
-//! voter for ever, since voters are not changed yet.
+//! Disks are lost, restored, cloned or damaged on nodes of which each group has a minority. Such a node has another
+//! birth, and votes again in all its groups at the end.
 //!
 //! Left out: changes of members; the metadata log and its faults, which the world `elastic` has; two processes of one
 //! member; the reaping of tombstones, whose interval is longer than a life.

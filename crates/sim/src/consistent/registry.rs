@@ -132,6 +132,12 @@ impl Registry {
         voters.into_iter().flatten().map(|(node, _)| usize::from(node.0)).collect()
     }
 
+    /// Those of them that run with registered stores. Stores with other births than those of the founding have replaced
+    /// these, or are about to.
+    pub(super) fn present_voters(&self, prefix: u16) -> Vec<usize> {
+        self.voters(prefix).into_iter().filter(|at| self.records[*at].is_registered).collect()
+    }
+
     /// Those of them whose stores kept their births.
     pub(super) fn live_voters(&self, prefix: u16) -> Vec<usize> {
         let voters = self.founding.as_ref().map(|it| it.voters(self.n_val, prefix, self.prefixes));

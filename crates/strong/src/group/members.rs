@@ -1,8 +1,8 @@
 //! The voters of a group, and their replacement.
 //!
 //! A store that lost its data is another voter from then on: it has another birth. The caller says which voters the
-//! nodes of the group have now ([`super::Input::Listed`]). A voter whose node has another one is *lost*: nothing is heard
-//! of it any more. The leader puts the new one in its place, by entries with the whole configuration:
+//! nodes of the group have now ([`super::Input::Listed`]). A voter whose node has another one is *lost*: nothing is
+//! heard of it any more. The leader puts the new one in its place, by entries with the whole configuration:
 //!
 //! 1. The new voter becomes a learner: it gets the log, or a catch-up.
 //! 2. When it has caught up, one joint configuration takes it in and drops the lost one.
@@ -14,8 +14,8 @@
 //! that it finds. The state with a configuration is handed out before its entry is applied, so a start has the
 //! configuration of its applied entries or a later committed one.
 //!
-//! A configuration in force from its commit on would not do: a leader that commits the end of a joint configuration, and
-//! is lost before others hear of it, would leave voters that count on the lost store for ever.
+//! A configuration in force from its commit on would not do: a leader that commits the end of a joint configuration,
+//! and is lost before others hear of it, would leave voters that count on the lost store for ever.
 //!
 //! Left out: changes of the nodes of a group, and of their number.
 
