@@ -157,6 +157,24 @@ pub enum Planted {
     CatchUpResumedNewer,
     /// Tombstones are reaped that a voter, or the receiver of a catch-up, has not heard of.
     ReapedTooEarly,
+    /// A leader counts a promise from the receipt of the message that tells of it, and not from its own stamp.
+    LeaseFromReceipt,
+    /// A leader counts answers that voters gave in an earlier term.
+    LeaseWithoutTerm,
+    /// A leader serves a read by a reading of the clock that is older than the read.
+    LeaseByOldClock,
+    /// A process votes right after its start, whatever it has promised in its life before.
+    PromiseForgotten,
+    /// A promise that was closed goes on under its number when it is renewed.
+    PromiseRevived,
+    /// A message renews a promise though its sender hears nothing.
+    RenewedOneWay,
+    /// A leader counts the promise of another life of a voter's process.
+    LeaseAcrossLife,
+    /// A leader keeps its lease when it asks another voter to lead.
+    LeaseAfterHandOver,
+    /// A follower that takes over a higher term forgets the leader to which its promise holds.
+    FollowerForgotLeader,
     /// A forwarded write that comes twice is executed twice.
     ForwardExecutedTwice,
     /// A group that settled without a voter is not woken when the voter comes back.

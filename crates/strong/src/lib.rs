@@ -6,18 +6,20 @@
 //! * [`group`]: one replicated group, the voters of one prefix, on TiKV's Raft library. It decides conditions, orders
 //!   writes and confirms reads.
 //! * [`linearizability`]: a checker for histories of clients' operations.
+//! * [`promise`]: promises between processes, and the leases of leaders that rest on them.
 //! * [`wake`]: groups at rest that have to be woken, in order and at a pace.
 //!
 //! Neither has a clock, a socket, a disk or randomness of its own. Time comes with each call, random numbers from
-//! [`base::Rng`]. Decision 101 has the argument for the guarantees.
+//! [`base::Rng`]. Decisions 101 and 105 have the argument for the guarantees.
 //!
-//! Left out: links, journals, founding and routing, which belong to the node; leases; changes of a group's nodes.
+//! Left out: links, journals, founding and routing, which belong to the node; changes of a group's nodes.
 
 pub mod catch_up;
 pub mod envelope;
 pub mod forward;
 pub mod group;
 pub mod linearizability;
+pub mod promise;
 pub mod wake;
 
 mod endpoint;

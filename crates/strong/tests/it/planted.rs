@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use base::planted::{Planted, plant};
 use strong::linearizability::Verdict;
 
+use crate::leases;
 use crate::lives::a_life;
 use crate::stories::{
     a_clone_is_started, a_commit_note_is_lost, a_condition_fails_by_a_write_that_is_lost,
@@ -105,4 +106,32 @@ fn planted_survey() {
     ] {
         println!("SURVEY {bug:?}: {:?}", caught(bug, seeds, a_life));
     }
+}
+
+/// Tests of one bug each: caught by a search through all states of a scenario.
+macro_rules! searched {
+    ($($name:ident: $bug:ident, $scenario:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                plant(Some(Planted::$bug));
+                let shown = leases::violation($scenario);
+                plant(None);
+                println!("{:?}: {shown:?}", Planted::$bug);
+                assert!(shown.is_some(), "no state shows {:?}", Planted::$bug);
+            }
+        )*
+    };
+}
+
+searched! {
+    planted_lease_from_receipt: LeaseFromReceipt, leases::LATE;
+    planted_lease_without_term: LeaseWithoutTerm, leases::HANDED_OVER;
+    planted_lease_by_old_clock: LeaseByOldClock, leases::LATE;
+    planted_promise_forgotten: PromiseForgotten, leases::ANOTHER_LIFE;
+    planted_promise_revived: PromiseRevived, leases::HEALED;
+    planted_renewed_one_way: RenewedOneWay, leases::ONE_WAY;
+    planted_lease_across_life: LeaseAcrossLife, leases::ANOTHER_LIFE;
+    planted_lease_after_hand_over: LeaseAfterHandOver, leases::HANDED_OVER;
+    planted_follower_forgot_leader: FollowerForgotLeader, leases::HIGHER_TERM;
 }
