@@ -148,7 +148,8 @@ impl Group {
 
     pub(super) fn send(&mut self, to: VoterId, message: Message) {
         if let Some(message) = self.as_allowed(message) {
-            self.out.push(Output::Send { to, message: message.encode() });
+            let number = self.lease_of_message(to, &message);
+            self.out.push(Output::Send { to, message: message.encode_promised(number) });
         }
     }
 
@@ -184,7 +185,9 @@ impl Group {
         if role == StateRole::Leader {
             self.leads_since = now;
         }
+        let before = self.role.0;
         self.role = (term, role);
+        self.follow_role_of_lease((term, role), before);
     }
 
     /// Begins an election or sends heartbeats, if they are due; whether the library has something to do.
@@ -192,7 +195,9 @@ impl Group {
         let is_due = if self.leads() {
             self.timers.take_heartbeat(now)
         } else {
-            self.may_campaign() && self.timers.take_election(now, &mut *self.rng)
+            self.may_campaign()
+                && self.timers.take_election(now, &mut *self.rng)
+                && self.may_begin_candidacy(now)
         };
         if is_due && self.leads() {
             self.send_heartbeats(now);

@@ -17,12 +17,15 @@ use bytes::Bytes;
 use super::identity::VoterId;
 use super::message::Message;
 use super::{Group, Output, UNAPPLIED_BYTES_MAX, UNAPPLIED_ENTRIES_MAX};
+use crate::promise::Process;
 
 impl Group {
     /// Takes a peer's message.
-    pub(super) fn on_message(&mut self, from: VoterId, bytes: Bytes, now: Monotonic) {
-        let message = match Message::read(bytes) {
-            Ok(message) => message,
+    ///
+    /// The life is that of its process; a group with leases needs it.
+    pub(super) fn on_message(&mut self, from: VoterId, life: Option<u64>, bytes: Bytes, now: Monotonic) {
+        let (message, number) = match Message::read_promised(bytes) {
+            Ok(read) => read,
             Err(error) => return self.out.push(Output::Malformed { from, error }),
         };
         if !self.is_registered || !self.is_peer(from) || self.is_forgetful(from) {
@@ -53,8 +56,16 @@ impl Group {
         if !self.is_sane(from, &message) {
             return;
         }
+        let process = Process { node: from.node, life: life.unwrap_or_default() };
+        if !self.passes_guard(from, process, &message, now) {
+            return;
+        }
+        if let Message::Refused { term, left_ms, .. } = message {
+            return self.on_refused(term, left_ms, now);
+        }
         let message = self.within_room(message);
         if let Message::Resigned { term } = message {
+            self.on_leases(from, process, &message, number);
             if term == self.term() && self.leader() == Some(from) {
                 self.timers.on_leaderless(term);
             }
@@ -65,13 +76,14 @@ impl Group {
         }
         self.on_catch_up_answer(from, &message, now);
         if self.takes_beside(from, &message) {
-            return;
+            return self.on_leases(from, process, &message, number);
         }
         if let Some(mut message) = message.to_library() {
             (message.from, message.to) = (from.number(), self.identity.voter.number());
             // The library's error says that it has no use for the message.
             drop(self.raw.step(message));
         }
+        self.on_leases(from, process, &message, number);
         let is_leaders = matches!(message, Message::Append { .. } | Message::Heartbeat { .. });
         if self.is_incomplete && is_leaders && message.term() == Some(self.term()) {
             let term = self.term();

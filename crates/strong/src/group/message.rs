@@ -9,12 +9,16 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use protocol::peer::{Malformed, Reader, put_varint};
 use raft::eraftpb::{self, MessageType};
+use ring::NodeId;
 
 use super::configuration::Configuration;
 use super::entry::{Entry, Payload, number};
 
-/// The version of the encoding that is written, and the only one read.
+/// The version of the encoding that is written for messages without the number of a promise.
 pub const MESSAGE_VERSION: u8 = 1;
+
+/// The version of answers to a leader that carry the number of a promise behind the fields of version 1.
+pub const PROMISED_VERSION: u8 = 2;
 
 /// Kinds that an envelope tells apart by the second byte of a message.
 pub(crate) mod kind {
@@ -146,6 +150,17 @@ pub enum Message {
         /// The entry that is to be applied before the read is served; zero if the read was not confirmed.
         index: u64,
     },
+    /// The sender does not vote: it, or the leader that it follows, has a promise.
+    Refused {
+        /// The leader's term.
+        term: u64,
+        /// The node of the leader; the sender's own if it has just started.
+        node: NodeId,
+        /// The life of the leader's process.
+        life: u64,
+        /// Milliseconds for which the promise stands, if it is not renewed.
+        left_ms: u64,
+    },
     /// This voter lost entries that it had acknowledged, and never takes part again under this birth.
     Forgot,
 }
@@ -160,6 +175,16 @@ impl Message {
         let mut out = BytesMut::with_capacity(FIELDS_BYTES + entries);
         out.put_u8(MESSAGE_VERSION);
         self.put(&mut out);
+        out.freeze()
+    }
+
+    /// Its bytes, with the number of the sender's promise to the leader that it answers.
+    pub fn encode_promised(&self, number: Option<u64>) -> Bytes {
+        let Some(number) = number else { return self.encode() };
+        let mut out = BytesMut::new();
+        out.put_u8(PROMISED_VERSION);
+        self.put(&mut out);
+        put_varint(&mut out, number);
         out.freeze()
     }
 
@@ -203,6 +228,9 @@ impl Message {
             Message::Incomplete { term } => head(10, &[*term]),
             Message::ReadQuestion { term, context } => head(11, &[*term, *context]),
             Message::ReadReply { term, context, index } => head(12, &[*term, *context, *index]),
+            Message::Refused { term, node, life, left_ms } => {
+                head(13, &[*term, node.0.into(), *life, *left_ms]);
+            }
         }
     }
 
@@ -211,11 +239,32 @@ impl Message {
     /// # Errors
     /// [`Malformed`].
     pub fn read(bytes: Bytes) -> Result<Message, Malformed> {
+        Message::read_promised(bytes).map(|(message, _)| message)
+    }
+
+    /// The message in bytes, and the number of the promise of an answer.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn read_promised(bytes: Bytes) -> Result<(Message, Option<u64>), Malformed> {
         let mut fields = Reader::new(bytes);
         let fields = &mut fields;
-        if fields.u8()? != MESSAGE_VERSION {
+        let version = fields.u8()?;
+        if version != MESSAGE_VERSION && version != PROMISED_VERSION {
             return Err(Malformed("an unknown version of a message"));
         }
+        let message = Message::read_kind(fields)?;
+        let number = (version == PROMISED_VERSION).then(|| fields.varint()).transpose()?;
+        fields.end()?;
+        let is_answer = matches!(message, Message::AppendReply { .. } | Message::HeartbeatReply { .. });
+        if number.is_some_and(|number| number == 0 || !is_answer) {
+            return Err(Malformed("a promise where none belongs"));
+        }
+        Ok((message, number))
+    }
+
+    /// The message behind its version.
+    fn read_kind(fields: &mut Reader) -> Result<Message, Malformed> {
         let message = match fields.u8()? {
             kind::APPEND => read_append(fields)?,
             kind::APPEND_REPLY => {
@@ -261,9 +310,13 @@ impl Message {
                 let (term, context) = (term(fields)?, fields.varint()?);
                 Message::ReadReply { term, context, index: number(fields)? }
             }
+            13 => {
+                let (term, node) = (term(fields)?, u16::try_from(fields.varint()?));
+                let node = NodeId(node.map_err(|_| Malformed("a node out of range"))?);
+                Message::Refused { term, node, life: fields.varint()?, left_ms: fields.varint()? }
+            }
             _ => return Err(Malformed("an unknown message")),
         };
-        fields.end()?;
         Ok(message)
     }
 
@@ -281,6 +334,7 @@ impl Message {
             | Message::Incomplete { term }
             | Message::ReadQuestion { term, .. }
             | Message::ReadReply { term, .. }
+            | Message::Refused { term, .. }
             | Message::Resigned { term } => Some(term),
             Message::Forgot => None,
         }
@@ -384,6 +438,7 @@ impl Message {
             | Message::Incomplete { .. }
             | Message::ReadQuestion { .. }
             | Message::ReadReply { .. }
+            | Message::Refused { .. }
             | Message::Forgot => return None,
         }
         message.term = term;
@@ -488,12 +543,13 @@ mod tests {
             Message::Incomplete { term: 4 },
             Message::ReadQuestion { term: 4, context: 300 },
             Message::ReadReply { term: 4, context: 300, index: 9 },
+            Message::Refused { term: 4, node: NodeId(300), life: 5, left_ms: 600 },
         ]
     }
 
     #[test]
     fn golden_bytes() {
-        let expected: [&[u8]; 16] = [
+        let expected: [&[u8]; 17] = [
             b"\x01\0\x04\x06\x03\x05\x02\x05\x03\0\x03\x0A\x01\x03keyvalue\x04\x04\0key\x04\x02\x02\x08\x04\x14\x03\x02\x07\0\0\0\0\0\x01\0\x08\0\0\0\0\0\x02\0\0\0",
             b"\x01\x01\x04\x09\x05\0\0\0",
             b"\x01\x01\x04\x09\x05\x06\x03\x01",
@@ -510,6 +566,7 @@ mod tests {
             b"\x01\x0A\x04",
             b"\x01\x0B\x04\xAC\x02",
             b"\x01\x0C\x04\xAC\x02\x09",
+            b"\x01\x0D\x04\xAC\x02\x05\xD8\x04",
         ];
         for (message, expected) in messages().into_iter().zip(expected) {
             assert_eq!(message.encode(), expected, "{message:?}");
@@ -528,6 +585,26 @@ mod tests {
     }
 
     #[test]
+    fn answers_carry_a_promise() {
+        let answers = [
+            Message::AppendReply { term: 4, index: 9, commit: 5, rejected: None },
+            Message::HeartbeatReply { term: 4, commit: 5, context: 0 },
+        ];
+        let expected: [&[u8]; 2] = [b"\x02\x01\x04\x09\x05\0\0\0\xAC\x02", b"\x02\x03\x04\x05\0\xAC\x02"];
+        for (message, expected) in answers.into_iter().zip(expected) {
+            assert_eq!(message.encode_promised(None), message.encode());
+            let bytes = message.encode_promised(Some(300));
+            assert_eq!(bytes, expected);
+            assert!(Message::read_promised(bytes.slice(..bytes.len() - 2)).is_err(), "no number");
+            assert_eq!(Message::read(bytes.clone()).as_ref(), Ok(&message));
+            assert_eq!(Message::read_promised(bytes), Ok((message, Some(300))));
+        }
+        for bytes in [&b"\x02\x03\x04\x05\0\0"[..], b"\x02\x02\x04\x05\0\x01"] {
+            assert!(Message::read(Bytes::from_static(bytes)).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
     fn the_library_keeps_all_that_a_message_has() {
         for message in messages() {
             let is_ours = matches!(
@@ -537,6 +614,7 @@ mod tests {
                     | Message::Incomplete { .. }
                     | Message::ReadQuestion { .. }
                     | Message::ReadReply { .. }
+                    | Message::Refused { .. }
             );
             let library = message.to_library();
             assert_eq!(library.is_none(), is_ours);
@@ -577,7 +655,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn changed_bytes_make_no_panic(at in 0_usize..14, changes: Vec<(u16, u8)>) {
+        fn changed_bytes_make_no_panic(at in 0_usize..17, changes: Vec<(u16, u8)>) {
             let mut bytes = messages()[at].encode().to_vec();
             for (place, value) in changes {
                 let place = usize::from(place) % bytes.len();

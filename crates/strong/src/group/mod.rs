@@ -13,14 +13,15 @@
 //!    it forgot takes no part any more (`guard.rs`).
 //! 5. A voter that needs a trimmed entry is caught up by the caller; the group says when, and installs the result
 //!    (`catch_ups.rs`).
-//! 6. A settled group has no timer and sends nothing (`timers.rs`).
-//! 7. A store that lost its data is replaced as a voter (`members.rs`).
+//! 6. A leader that a majority has promised not to vote against serves reads without a round (`leasing.rs`).
+//! 7. A settled group has no timer and sends nothing (`timers.rs`).
+//! 8. A store that lost its data is replaced as a voter (`members.rs`).
 //!
 //! Invariants: a term has one leader; a committed entry is never changed; no condition is decided and no read is
 //! served before the leader's first entry is applied; an answer is `Unavailable` only if the request was not applied
 //! and never will be. The same inputs at the same times with the same random numbers give the same outputs.
 //!
-//! Left out: the journal and the tables, which are the caller's; leases; changes of a group's nodes.
+//! Left out: the journal and the tables, which are the caller's; changes of a group's nodes.
 
 mod catch_ups;
 mod configuration;
@@ -29,6 +30,7 @@ mod drive;
 mod entry;
 mod guard;
 mod identity;
+mod leasing;
 mod log;
 mod members;
 mod message;
@@ -57,6 +59,8 @@ pub use self::catch_ups::{REAP_SILENCE, SNAPSHOT_RETRY, SNAPSHOT_TRIES};
 pub use self::configuration::{Configuration, VOTERS_MAX};
 pub use self::entry::{Entry, NUMBER_MAX, Payload, Version, Write};
 pub use self::identity::{Birth, VoterId};
+use self::leasing::Leasing;
+pub use self::leasing::StrongReads;
 use self::log::Log;
 pub(crate) use self::message::kind;
 pub use self::message::{MESSAGE_VERSION, Message};
@@ -117,6 +121,15 @@ pub enum Input {
     Message {
         /// The peer, as the link knows it.
         from: VoterId,
+        /// The message.
+        message: Bytes,
+    },
+    /// A peer's message has come in an envelope of a life of its process. A group with leases needs the life.
+    MessageOf {
+        /// The peer, as the link knows it.
+        from: VoterId,
+        /// The life of its process.
+        life: u64,
         /// The message.
         message: Bytes,
     },
@@ -314,6 +327,8 @@ pub struct Group {
     requests: Requests,
     reads: Reads,
     timers: Timers,
+    /// None without leases.
+    leasing: Option<Leasing>,
     catch_ups: CatchUps,
     /// A snapshot that is being installed: the number of its batch, and its index.
     installing: Option<(u64, u64)>,
@@ -351,7 +366,8 @@ impl Group {
         let before = self.progress();
         self.needs_drain = true;
         match input {
-            Input::Message { from, message } => self.on_message(from, message, now),
+            Input::Message { from, message } => self.on_message(from, None, message, now),
+            Input::MessageOf { from, life, message } => self.on_message(from, Some(life), message, now),
             Input::Persisted { number } => self.on_persisted(number, now),
             Input::Propose(proposal) => self.propose(proposal, now),
             Input::Read { token, deadline } => self.read(token, deadline, now),

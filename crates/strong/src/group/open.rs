@@ -147,6 +147,7 @@ impl Group {
             requests: Requests::default(),
             reads: Reads::above(rng.below(CONTEXTS)),
             timers: Timers::default(),
+            leasing: None,
             catch_ups: CatchUps::default(),
             installing: None,
             received: None,

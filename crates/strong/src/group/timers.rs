@@ -67,6 +67,11 @@ impl Timers {
         self.heard.get(&voter).copied().unwrap_or(since).max(since)
     }
 
+    /// When a voter was heard last; none if it was not heard by this leader.
+    pub(super) fn heard_at(&self, voter: VoterId) -> Option<Monotonic> {
+        self.heard.get(&voter).copied()
+    }
+
     pub(super) fn on_up(&mut self, voter: VoterId) {
         self.down.remove(&voter);
         self.backoffs.remove(&voter);
@@ -129,6 +134,12 @@ impl Timers {
     /// Gives a candidate time to win.
     pub(super) fn postpone_election(&mut self, now: Monotonic, rng: &mut dyn Rng) {
         self.election_at = Some(now + ELECTION_RETRY + below(ELECTION_RETRY, rng));
+    }
+
+    /// Lets an election wait until an instant, and a little longer.
+    pub(super) fn postpone_election_until(&mut self, at: Monotonic, rng: &mut dyn Rng) {
+        let at = at + below(RANK_DELAY, rng);
+        self.election_at = self.election_at.map(|before| before.max(at));
     }
 
     /// Sets the timers of a leader.

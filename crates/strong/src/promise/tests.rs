@@ -183,7 +183,8 @@ fn a_lease_needs_a_majority_of_each_half() {
         let process = granted(&mut grants, node, until);
         lease.on_answer(node, process, 1, 2);
     }
-    let ends: [(&[(&[u16], bool)], u64); 7] = [
+    type Half = (&'static [u16], bool);
+    let ends: [(&[Half], u64); 7] = [
         (&[(&[2, 3], true)], 3_000),
         (&[(&[2, 3, 4, 5], true)], 4_000),
         (&[(&[2, 3, 4], false)], 3_000),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
 mod guards;
+mod leased;
 mod leases;
 mod lives;
 #[cfg(feature = "planted")]

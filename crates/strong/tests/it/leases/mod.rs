@@ -137,7 +137,7 @@ scenarios! {
     promises_end_under_a_one_way_cut: ONE_WAY;
 }
 
-/// All scenarios with some more steps of all kinds: minutes, and some GiB of memory.
+/// All scenarios with one more tick and one more election: an hour, and some GiB of memory.
 #[test]
 #[ignore = "it is the larger search: docs/development.md"]
 fn leases_under_more_steps() {

@@ -34,32 +34,41 @@ pub struct Found<A> {
     pub depth: usize,
 }
 
+/// A state on the path of the search.
+struct Visit<M: Model> {
+    state: M,
+    /// Steps that are not taken yet.
+    actions: Vec<M::Action>,
+    /// The step to it; none for the first state.
+    action: Option<M::Action>,
+}
+
 /// Visits all states behind one, or all before the first violation; `seen` is shown each of them.
 pub fn search<M: Model>(first: M, mut seen: impl FnMut(&M)) -> Found<M::Action> {
     let mut visited = FastSet::default();
     visited.insert(fingerprint(&first));
     seen(&first);
     let actions = first.actions();
-    let mut path: Vec<(M, Vec<M::Action>, Option<M::Action>)> = vec![(first, actions, None)];
+    let mut path = vec![Visit { state: first, actions, action: None }];
     let mut depth = 0;
 
-    while let Some((state, actions, _)) = path.last_mut() {
-        let Some(action) = actions.pop() else {
+    while let Some(visit) = path.last_mut() {
+        let Some(action) = visit.actions.pop() else {
             path.pop();
             continue;
         };
-        let mut next = state.clone();
+        let mut next = visit.state.clone();
         next.step(&action);
         if !visited.insert(fingerprint(&next)) {
             continue;
         }
         seen(&next);
         if let Some(violation) = next.violation() {
-            let steps = path.into_iter().filter_map(|(_, _, action)| action).chain([action]).collect();
+            let steps = path.into_iter().filter_map(|visit| visit.action).chain([action]).collect();
             return Found { states: visited.len(), violation: Some((steps, violation)), depth };
         }
         let actions = next.actions();
-        path.push((next, actions, Some(action)));
+        path.push(Visit { state: next, actions, action: Some(action) });
         depth = depth.max(path.len());
     }
     Found { states: visited.len(), violation: None, depth }

@@ -1,0 +1,254 @@
+//! Leases of a group: the guard of its votes, the answers that make a lease, and the reads that rest on it.
+//!
+//! The rules are those of [`crate::promise`]; here they meet the messages of the group:
+//!
+//! 1. A vote request is refused before the library sees it, which would take its term over. A leader refuses while it
+//!    has a lease or heard a majority within [`PROMISE`]; a follower while its promise stands.
+//! 2. A candidacy passes the same guard twice: when it begins, and in the step of an answer that may make this voter a
+//!    candidate.
+//! 3. An answer to a leader carries the number of this process's open promise to it, read when the answer is handed
+//!    out. It is that of an answer made then: this voter is in the leader's term, and follows it.
+//! 4. A leader notes the answers of its term. [`Group::serves_read`] compares the clock with the end that they make.
+//! 5. Before a question to lead and before a resignation leave, the lease is given up for the rest of the term.
+//!
+//! A group without tables ([`Group::use_leases`]) has none of this, and confirms each read.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use base::Monotonic;
+use raft::StateRole;
+
+use super::configuration::Configuration;
+use super::identity::VoterId;
+use super::message::Message;
+use super::{Group, RANK_DELAY};
+use crate::promise::{Ballot, Lease, PROMISE, Process, Refusal, SharedTables, VoteGuard, reading_of_read};
+
+/// The way in which a leader confirms reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StrongReads {
+    /// It asks a majority. No answer rests on a clock.
+    #[default]
+    Ask,
+    /// It has a lease, or asks a majority.
+    Lease,
+}
+
+/// The leases of one group at one voter.
+pub(super) struct Leasing {
+    tables: SharedTables,
+    reads: StrongReads,
+    guard: VoteGuard,
+    lease: Lease<VoterId>,
+    /// The voters of which `halves` are.
+    configuration: Configuration,
+    /// The other voters of each half of the configuration, and whether it has this one; the second half may be empty.
+    halves: [(Vec<VoterId>, bool); 2],
+}
+
+impl Leasing {
+    /// Whether this leader has a lease at a reading of the clock.
+    fn holds(&mut self, here: VoterId, configuration: &Configuration, now: Monotonic) -> bool {
+        if self.configuration != *configuration {
+            let half = |voters: &BTreeSet<VoterId>| {
+                (voters.iter().copied().filter(|it| *it != here).collect(), voters.contains(&here))
+            };
+            self.halves = [half(&configuration.voters), half(&configuration.outgoing)];
+            self.configuration = configuration.clone();
+            self.lease.on_configuration();
+        }
+        let [(voters, votes), (outgoing, votes_outgoing)] = &self.halves;
+        let both = [(&voters[..], *votes), (&outgoing[..], *votes_outgoing)];
+        let halves = if configuration.outgoing.is_empty() { &both[..1] } else { &both[..] };
+        if self.lease.is_known(now) {
+            return true;
+        }
+        let lease = &mut self.lease;
+        self.tables.with(|tables| lease.holds(now, &tables.grants, halves))
+    }
+}
+
+impl Group {
+    /// Takes part in promises from now on, before the first input; reads as `reads` says.
+    ///
+    /// Messages have to come as [`super::Input::MessageOf`].
+    pub fn use_leases(&mut self, tables: SharedTables, reads: StrongReads) {
+        self.leasing = Some(Leasing {
+            tables,
+            reads,
+            guard: VoteGuard::default(),
+            lease: Lease::new(),
+            configuration: Configuration::default(),
+            halves: Default::default(),
+        });
+    }
+
+    /// Whether a read that has come may be answered from the tables as they are now. If not, it goes the way of
+    /// [`super::Input::Read`].
+    ///
+    /// `turn` is a reading of the clock that may be older than the read; `clock` takes one now.
+    pub fn serves_read(&mut self, turn: Monotonic, clock: impl FnOnce() -> Monotonic) -> bool {
+        let is_wanted = self.leasing.as_ref().is_some_and(|leasing| leasing.reads == StrongReads::Lease);
+        let may_serve = is_wanted && self.is_ready() && !self.has_forgotten && !self.is_incomplete;
+        may_serve && self.has_lease(reading_of_read(turn, clock))
+    }
+
+    /// Whether this voter leads and has a lease at a reading of the clock.
+    pub(super) fn has_lease(&mut self, now: Monotonic) -> bool {
+        let (here, leads) = (self.identity.voter, self.leads());
+        let configuration = &self.raw.store().in_force;
+        self.leasing.as_mut().is_some_and(|leasing| leads && leasing.holds(here, configuration, now))
+    }
+
+    /// The guard before the library: whether a message passes. One that does not is answered.
+    pub(super) fn passes_guard(
+        &mut self,
+        from: VoterId,
+        process: Process,
+        message: &Message,
+        now: Monotonic,
+    ) -> bool {
+        let Some(leasing) = &self.leasing else { return true };
+        let here = leasing.tables.here();
+        match *message {
+            Message::VoteRequest { term, .. } if term < self.term() => true,
+            Message::VoteRequest { is_pre: false, is_transfer: true, .. } => true,
+            Message::VoteRequest { .. } if self.leads() => {
+                let refuses = self.has_lease(now) || self.hears_majority(now);
+                if refuses {
+                    self.refuse(from, here, self.term(), PROMISE);
+                }
+                !refuses
+            }
+            Message::VoteRequest { is_pre, .. } => {
+                let ballot = if is_pre { Ballot::Question } else { Ballot::Vote };
+                match self.permit(ballot, process, now) {
+                    Ok(()) => true,
+                    Err(refusal) => {
+                        let (leader, term, left) = match refusal {
+                            // It may follow a leader without a record of it.
+                            Refusal::Started { left } => (here, self.term(), left),
+                            Refusal::Promised { leader, term, left } => (leader, term, left),
+                        };
+                        self.refuse(from, leader, term, left);
+                        false
+                    }
+                }
+            }
+            // The answer may make this voter a candidate, which votes for itself.
+            Message::VoteReply { is_pre: true, is_rejected: false, .. }
+                if self.raw.raft.state == StateRole::PreCandidate =>
+            {
+                self.permit(Ballot::Vote, here, now).is_ok()
+            }
+            _ => true,
+        }
+    }
+
+    /// Takes what a message that passed the guard says of leases; the library has seen it.
+    pub(super) fn on_leases(
+        &mut self,
+        from: VoterId,
+        process: Process,
+        message: &Message,
+        number: Option<u64>,
+    ) {
+        let (own_term, leader) = (self.term(), self.leader());
+        let Some(leasing) = &mut self.leasing else { return };
+        match *message {
+            Message::Append { term, .. }
+            | Message::Heartbeat { term, .. }
+            | Message::Snapshot { term, .. }
+                if term == own_term && leader == Some(from) =>
+            {
+                leasing.guard.follow(process, term);
+            }
+            Message::AppendReply { term, .. } | Message::HeartbeatReply { term, .. } => {
+                if let Some(number) = number.filter(|_| term == own_term) {
+                    leasing.lease.on_answer(from, process, number, term);
+                }
+            }
+            Message::Resigned { term } => leasing.guard.release(process, term),
+            _ => {}
+        }
+    }
+
+    /// Waits as long as a voter refused to vote, and takes over the term of the leader that it named.
+    pub(super) fn on_refused(&mut self, term: u64, left_ms: u64, now: Monotonic) {
+        if !self.leads() {
+            if term > self.term() {
+                self.raw.raft.become_follower(term, 0);
+            }
+            let left = Duration::from_millis(left_ms).min(PROMISE);
+            self.wait_for_promise(left, now);
+        }
+    }
+
+    /// Whether a candidacy of this voter passes the guard; if not, it waits.
+    pub(super) fn may_begin_candidacy(&mut self, now: Monotonic) -> bool {
+        let Some(here) = self.leasing.as_ref().map(|leasing| leasing.tables.here()) else { return true };
+        let permitted = self.permit(Ballot::Vote, here, now);
+        if let Err(Refusal::Started { left } | Refusal::Promised { left, .. }) = permitted {
+            self.wait_for_promise(left, now);
+        }
+        permitted.is_ok()
+    }
+
+    /// Lets the next candidacy wait for the end of a promise, and then for this voter's place on the list.
+    fn wait_for_promise(&mut self, left: Duration, now: Monotonic) {
+        let at = now + left + RANK_DELAY * self.identity.rank;
+        self.timers.postpone_election_until(at, &mut *self.rng);
+    }
+
+    /// Notes another term or role of the library.
+    pub(super) fn follow_role_of_lease(&mut self, (term, role): (u64, StateRole), before: u64) {
+        let Some(leasing) = &mut self.leasing else { return };
+        if role == StateRole::Leader {
+            leasing.lease.lead(term);
+        } else if term > before {
+            leasing.guard.on_higher_term();
+        }
+    }
+
+    /// Prepares a message that leaves: the lease is given up before others may vote; the number that an answer carries.
+    pub(super) fn lease_of_message(&mut self, to: VoterId, message: &Message) -> Option<u64> {
+        let own_term = self.term();
+        let leasing = self.leasing.as_mut()?;
+        match *message {
+            Message::TimeoutNow { .. } | Message::Resigned { .. } => {
+                leasing.lease.give_up();
+                None
+            }
+            Message::AppendReply { term, .. } | Message::HeartbeatReply { term, .. } => {
+                // An answer of an earlier term may wait for its sync; it says nothing of this one.
+                let (leader, followed) = leasing.guard.followed()?;
+                let is_of_leader = leader.node == to.node && followed == own_term && term == own_term;
+                is_of_leader.then(|| leasing.tables.with(|tables| tables.promises.number(leader))).flatten()
+            }
+            _ => None,
+        }
+    }
+
+    fn permit(&mut self, ballot: Ballot, candidate: Process, now: Monotonic) -> Result<(), Refusal> {
+        let Some(leasing) = &self.leasing else { return Ok(()) };
+        let guard = &leasing.guard;
+        leasing.tables.with(|tables| guard.permit(ballot, candidate, &mut tables.promises, now))
+    }
+
+    fn refuse(&mut self, to: VoterId, leader: Process, term: u64, left: Duration) {
+        // Rounded up: a candidate that comes earlier is refused again.
+        let left_ms = u64::try_from(left.as_micros().div_ceil(1_000)).expect("a promise is short");
+        let (node, life) = (leader.node, leader.life);
+        self.send(to, Message::Refused { term, node, life, left_ms });
+    }
+
+    /// Whether a majority of each half was heard within the time of a promise.
+    fn hears_majority(&self, now: Monotonic) -> bool {
+        let here = self.identity.voter;
+        let hears = |voter: VoterId| {
+            voter == here || self.timers.heard_at(voter).is_some_and(|heard| now.since(heard) < PROMISE)
+        };
+        self.is_majority(hears)
+    }
+}
