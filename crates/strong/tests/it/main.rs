@@ -4,6 +4,7 @@
 
 mod guards;
 mod leased;
+mod leased_lives;
 mod leases;
 mod lives;
 #[cfg(feature = "planted")]
