@@ -5,6 +5,7 @@
 
 use crate::fault::Fault;
 use crate::seed::{duration_between, index_below};
+use crate::trace::Trace;
 use base::rng::SplitMix64;
 use base::{Monotonic, Rng};
 use std::time::Duration;
@@ -36,14 +37,14 @@ impl Partition {
         Partition { links, until, kind: Fault::Partition, is_cut: false }
     }
 
-    /// Draws a partition of so many nodes that begins now, if there are any. `time` is the shortest and the longest
-    /// time that it lasts.
-    pub(crate) fn draw(
+    /// Draws a partition of so many nodes that begins now, and traces it; none in a world without any. `time` is the
+    /// shortest and the longest time that it lasts.
+    pub(crate) fn begin(
         kinds: Kinds,
         nodes: usize,
         time: (Duration, Duration),
         now: Monotonic,
-        rng: &mut SplitMix64,
+        (trace, rng): (&Trace, &mut SplitMix64),
     ) -> Option<Partition> {
         let kinds = [
             (kinds.both_ways, Fault::Partition),
@@ -59,17 +60,8 @@ impl Partition {
         let is_one_way = kind == Fault::OneWay || kind == Fault::Flapping && rng.chance(1, 3);
         let links = draw_links(nodes, is_one_way, rng);
         let until = now + duration_between(rng, time.0, time.1);
+        trace.fault(kind, format_args!("{links:?} until {}", until.0 / 1000));
         Some(Partition { links, until, kind, is_cut: false })
-    }
-
-    /// The fault that it is.
-    pub(crate) fn kind(&self) -> Fault {
-        self.kind
-    }
-
-    /// When it ends.
-    pub(crate) fn until(&self) -> Monotonic {
-        self.until
     }
 
     /// Takes the change that is due; whether the links are cut from now on. None if they are mended for good already.

@@ -155,10 +155,7 @@ impl World {
         let kinds =
             Kinds { both_ways: troubles.partitions, one_way: troubles.one_way, flapping: troubles.flapping };
         let (nodes, now) = (self.hosts.len(), self.events.now());
-        let Some(partition) = Partition::draw(kinds, nodes, PARTITION, now, &mut self.rng) else { return };
-        let (links, until) = (&partition.links, partition.until());
-        self.trace.fault(partition.kind(), format_args!("{links:?} until {}", until.0 / 1000));
-        self.partition = Some(partition);
+        self.partition = Partition::begin(kinds, nodes, PARTITION, now, (&self.trace, &mut self.rng));
         self.on_partition();
     }
 

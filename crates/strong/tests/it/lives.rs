@@ -17,6 +17,11 @@ pub fn a_life(seed: u64) -> World {
         loses_disks: seed % 2 == 1,
         replaces_disks: false,
     };
+    live(seed, nodes, faults)
+}
+
+/// A life of 20 seconds of so many nodes under these faults.
+pub fn live(seed: u64, nodes: usize, faults: Faults) -> World {
     let limits = Limits {
         window: [None, Some(0), Some(300), Some(1_000)][usize::try_from(seed / 2 % 4).unwrap()],
         forgets_applied: seed % 5 < 3,

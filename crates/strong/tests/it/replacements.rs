@@ -1,10 +1,9 @@
 //! Stores that lost their data, and get their votes back as other voters.
 
-use std::time::Duration;
-
-use strong::group::{Condition, Group, REAP_SILENCE};
+use strong::group::{Condition, Group};
 use strong::linearizability::{Action, Outcome, Verdict};
 
+use crate::lives::live;
 use crate::world::{Faults, Limits, MILLISECOND, SECOND, World, key};
 
 /// Time within which a store gets its vote back: its registration, a catch-up of few keys, and three entries.
@@ -20,17 +19,7 @@ fn a_life_of_new_disks(seed: u64) -> World {
         loses_disks: true,
         replaces_disks: true,
     };
-    let limits = Limits {
-        window: [None, Some(0), Some(300), Some(1_000)][usize::try_from(seed / 2 % 4).unwrap()],
-        forgets_applied: seed % 5 < 3,
-        reap_every: (!seed.is_multiple_of(7)).then_some(700 * MILLISECOND),
-        reap_silence: if seed.is_multiple_of(3) { Duration::from_secs(2) } else { REAP_SILENCE },
-        forwards: true,
-    };
-    let mut world = World::new(seed, nodes, 4).with_faults(faults).with_limits(limits);
-    world.run(20 * SECOND);
-    world.end();
-    world
+    live(seed, nodes, faults)
 }
 
 #[test]
