@@ -2,13 +2,16 @@
 //!
 //! * The body of a frame with messages, and each message in it.
 //! * The payload of an entry, the state of a group, and messages and the checkpoint of a catch-up.
+//! * The promises that a frame carries.
 #![no_main]
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use libfuzzer_sys::fuzz_target;
+use protocol::peer::Reader;
 use strong::catch_up::{CatchUpMessage, Checkpoint};
 use strong::envelope::Envelope;
 use strong::group::{GroupState, Message, Payload};
+use strong::promise::Block;
 
 fuzz_target!(|bytes: &[u8]| {
     let bytes = Bytes::copy_from_slice(bytes);
@@ -23,6 +26,12 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Ok(message) = CatchUpMessage::read(bytes.clone()) {
         assert_eq!(CatchUpMessage::read(message.encode()), Ok(message));
+    }
+
+    if let Ok(block) = Block::read(&mut Reader::new(bytes.clone())) {
+        let mut out = BytesMut::new();
+        block.put(&mut out);
+        assert_eq!(Block::read(&mut Reader::new(out.freeze())), Ok(block));
     }
 
     let Ok(envelope) = Envelope::read(bytes) else { return };
