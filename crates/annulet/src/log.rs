@@ -1,5 +1,4 @@
-//! The log: lines on standard error, as many as `ANNULET_LOG` or an operator asks for; and all else that a node tells its
-//! surroundings.
+//! The log: lines on standard error, by the levels of `ANNULET_LOG` or of an operator; and all other output of a node.
 //!
 //! Nothing here waits for a stream: lines go through the bounded queues of [`os::STDERR`] and [`os::STDOUT`], also the
 //! message of a panic and the last words of a process.

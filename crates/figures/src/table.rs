@@ -1,7 +1,7 @@
 //! The table of figures, by section.
 //!
-//! A row is: kind, name in `/stats`, family in `/metrics`, unit of `/stats`, labels in square brackets, `for` its scope,
-//! and its meaning.
+//! A row is: kind, name in `/stats`, family in `/metrics`, unit of `/stats`, labels in square brackets, `for` its
+//! scope, and its meaning.
 
 /// Makes rows of lines.
 macro_rules! rows {

@@ -1,7 +1,8 @@
 //! The audit log: a line for each change that an operator asked for, whether it was carried out or refused.
 //!
-//! A line has the target `audit`: where the request came from, its method and path, and the status of its answer. Bodies
-//! are left out: they may be large. Left out is a person, as clients are not authenticated.
+//! A line has the target `audit`: the address of the client, method and path, and the status of the answer.
+//!
+//! Left out: bodies, which may be large, and persons, as clients are not authenticated.
 
 use node::http::Change;
 use std::net::SocketAddr;

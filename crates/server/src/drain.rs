@@ -1,7 +1,8 @@
 //! The wait between "not ready" and closed doors, so that balancers turn elsewhere before a connection is refused.
 //!
 //! 1. A balancer asks `/health/ready`; that is noted.
-//! 2. A stop begins: the answer is 503 from now on. If one asked within [`ASKED_MAX`], the doors stay open for the wait.
+//! 2. A stop begins: the answer is 503 from now on. If one asked within [`ASKED_MAX`], the doors stay open for the
+//!    wait.
 //! 3. Then the clean stop takes its course.
 //!
 //! Where no balancer asks, a stop does not wait.

@@ -42,8 +42,7 @@ pub(crate) fn of_requests(times: &Histogram) -> Distribution {
     }
 }
 
-/// A histogram of requests on consistent types, with one edge for each doubling: each takes a majority's syncs, and series
-/// are few.
+/// A histogram of requests on consistent types. It has one edge for each doubling, as the number of series is bounded.
 pub(crate) fn of_consistent(times: &Histogram) -> Distribution {
     let fine = of_requests(times);
     let (first, rest) = fine.buckets.split_first().expect("there are edges");

@@ -1,5 +1,5 @@
-//! Figures of this process, by the names that every exporter of Prometheus gives them. Where the kernel does not say, they
-//! are 0.
+//! Figures of this process, by the names that every exporter of Prometheus gives them. Those that the kernel does not
+//! tell are 0.
 
 use serde::Serialize;
 use std::fs::{read_dir, read_to_string};
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn figures_are_read_from_the_kernels_files() {
         let stat = "7 (a b) c) S 1 1 1 0 -1 0 0 0 0 0 250 50 0 0 20 0 9 0 1200 4096000 30 0";
-        let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 4096 files\n";
+        let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files    1024     4096 files\n";
         let figures = ProcessFigures::of(stat, limits, "cpu 1 2\nbtime 1000\n");
         let expected = ProcessFigures {
             process_virtual_memory_bytes: 4_096_000,

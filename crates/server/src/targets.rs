@@ -1,7 +1,7 @@
 //! The answer of `GET /admin/prometheus/targets`: the members, as Prometheus finds them by HTTP (`http_sd_configs`).
 //!
-//! A member's host is that of its address for other nodes, and its port is the HTTP port of the node that answers: nodes do
-//! not tell each other where they serve HTTP. Members that an operator declared down are left out.
+//! A member's host is that of its address for other nodes. Its port is the HTTP port of the node that answers, as nodes
+//! do not tell each other theirs. Members that an operator declared down are left out.
 
 use crate::membership::Answered;
 use os::Address;

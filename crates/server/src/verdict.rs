@@ -1,7 +1,7 @@
 //! The state of a node in words: findings, their evidence, and the commands that show more or mend them.
 //!
-//! [`verdict`] is pure. The page for balancers, the log, commands and alerts take their sentences from here, so all of them
-//! say the same. Another finding is added there, with its fact in [`NodeState`].
+//! [`verdict`] is pure. `/health/ready` has its findings, and is 503 for a bad one. A new finding is added there, with
+//! its fact in [`NodeState`].
 //!
 //! Left out: the state of the whole cluster, which no node alone knows.
 

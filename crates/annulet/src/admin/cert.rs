@@ -58,7 +58,7 @@ pub fn run(args: &CertArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes what is missing in `dir`, with certificates of nodes that end after so many days. The certificates, and whether
+/// Makes the missing files in `dir`; certificates of nodes end after so many days. Returns all certificates, and whether
 /// each is new.
 pub fn make(dir: &Path, names: &[String], days: u32) -> Result<Vec<(PathBuf, bool)>, Failure> {
     let files = names.iter().map(|name| node_files(dir, name)).collect::<Result<Vec<_>, _>>()?;

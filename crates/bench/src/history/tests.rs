@@ -171,9 +171,9 @@ fn put_once_failed() -> String {
 #[test]
 fn a_search_that_is_given_up_is_unknown() {
     let puts = (0..20).map(|at| {
+        let value = at + 1;
         format!(
-            "{{\"process\":{at},\"op\":\"put\",\"key\":\"b/k\",\"value\":{},\"call\":1,\"return\":2,\"result\":\"ok\"}}",
-            at + 1
+            r#"{{"process":{at},"op":"put","key":"b/k","value":{value},"call":1,"return":2,"result":"ok"}}"#
         )
     });
     let read = LINES[6].replace("\"process\":2", "\"process\":99").replace("null", "77");

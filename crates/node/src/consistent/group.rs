@@ -96,8 +96,8 @@ impl HeldGroup {
         }
     }
 
-    /// Whether this store, which follows, may serve a read that the leader confirms. In a catch-up its keys are those of
-    /// no index.
+    /// Whether this store, which follows, may serve a read that the leader confirms. In a catch-up its keys are those
+    /// of no index.
     pub fn serves_reads(&self) -> bool {
         self.checkpoint.is_none() && !self.is_held() && self.group.can_ask_leader()
     }

@@ -262,7 +262,8 @@ impl ConsistentGroups {
         }
     }
 
-    /// Whether a group follows, and its keys are those of no index: a catch-up may have begun since a read was confirmed.
+    /// Whether a group follows, and its keys are those of no index. A catch-up may begin behind the confirmation of a
+    /// read.
     fn is_in_catch_up(&self, key: GroupKey) -> bool {
         self.groups.get(&key).is_some_and(|held| held.checkpoint.is_some() && !held.group.leads())
     }

@@ -16,7 +16,7 @@ const SLOT: Duration = Duration::from_secs(10);
 /// Parts of a doubling.
 const PARTS: u32 = 8;
 
-/// The part of a doubling at which its lower half ends: 11/8, the edge of a part that is nearest to a square root of two.
+/// The part of a doubling at which its lower half ends: 11/8, the edge that is nearest to a square root of two.
 const HALF: u32 = 3;
 
 /// Doublings from a microsecond to two minutes; what takes longer counts as that.
@@ -90,8 +90,8 @@ impl Histogram {
         0
     }
 
-    /// Two counts for each doubling from `2^first` to `2^last` microseconds, each with its upper edge in microseconds: of
-    /// times that are not within the edge before. What took longer than the last edge is left out.
+    /// Two counts for each doubling from `2^first` to `2^last` microseconds, each with its upper edge in microseconds.
+    /// A count is of the times above the edge before. Times above the last edge are left out.
     pub fn halves(&self, first: u32, last: u32) -> impl Iterator<Item = (u64, u64)> {
         assert!(first <= last && last <= DOUBLINGS, "the counts end at 2^{DOUBLINGS} microseconds");
         let ends = (first..last).flat_map(|doubling| [PARTS * doubling, PARTS * doubling + HALF]);

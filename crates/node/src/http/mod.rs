@@ -6,7 +6,8 @@
 //! 3. A folder or file for each kind of thing makes a [`kv::Request`] of a request and writes the answer: `object/`
 //!    for objects, `props`, `listing`, `index`, `query`, `fold`, `preflist`, `admin`, `root` for the list of what there
 //!    is. `options` reads what queries have in common, `names` writes names as JSON.
-//! 4. `change` names changes of operators for the audit log. `guard` refuses what a page of another site has its reader send, by the node's names in `hosts`.
+//! 4. `change` names changes of operators for the audit log. `guard` refuses requests that a page of another site has
+//!    its reader send, by the node's names in `hosts`.
 //! 5. `unbuilt` names the features of Riak whose routes are not built.
 //! 6. `fault` has Riak's statuses and sentences for what goes wrong.
 //!
