@@ -139,6 +139,8 @@ pub enum Planted {
     CasBesideProposal,
     /// All confirmed reads of a term have the same context, so a late answer confirms a later read.
     ReadIndexReused,
+    /// An answer to a read confirms all reads with lower contexts, even if it is for an earlier process.
+    ReadAnswerOfAnotherLife,
     /// A follower of a consistent group serves reads that its leader has not confirmed.
     ReadUnconfirmed,
     /// A read that was confirmed before a snapshot is served with the snapshot's keys, some of which are older.

@@ -171,7 +171,7 @@ impl Group {
         if index == 0 {
             return self.end_reads();
         }
-        while let Some(round) = self.reads.take_through(context) {
+        for round in self.reads.take_through(context) {
             self.on_confirmed(&round.tokens, index);
         }
     }

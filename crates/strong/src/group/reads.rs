@@ -1,8 +1,9 @@
 //! Confirmed reads: a leader asks a majority whether it still leads, a follower asks its leader.
 //!
 //! Requests that came since the last round share the next one, so each round begins after its requests came. A round
-//! has a context that no other round of this process had: an answer to one round never confirms an earlier question.
-//! An answer to a later round confirms the earlier ones too, because it was given later.
+//! has a context that no other round of this process had, and an answer counts only with the context of a round that is
+//! under way: it may be late, or of an earlier process. It confirms the rounds before that one too, because it was given
+//! later.
 //!
 //! 1. A request is added; it waits for a round.
 //! 2. A round begins: its questions carry its context. Voters that are left out are asked when the answers are late.
@@ -77,11 +78,20 @@ impl Reads {
 
     /// Notes that a voter has answered a round, and so all before it.
     pub(super) fn on_answer(&mut self, context: u64, voter: VoterId) {
-        for round in self.rounds.iter_mut().take_while(|round| round.context <= context) {
+        let count = self.through(context);
+        for round in self.rounds.iter_mut().take(count) {
             if !round.voters.contains(&voter) {
                 round.voters.push(voter);
             }
         }
+    }
+
+    /// The number of rounds up to the one of a context; none if that is not under way.
+    fn through(&self, context: u64) -> usize {
+        if base::planted!(ReadAnswerOfAnotherLife) {
+            return self.rounds.iter().take_while(|round| round.context <= context).count();
+        }
+        self.rounds.iter().position(|round| round.context == context).map_or(0, |at| at + 1)
     }
 
     /// Takes the oldest round if it is confirmed.
@@ -89,9 +99,10 @@ impl Reads {
         self.rounds.pop_front_if(|round| is_confirmed(round))
     }
 
-    /// Takes the oldest round up to a context.
-    pub(super) fn take_through(&mut self, context: u64) -> Option<Round> {
-        self.take_confirmed(|round| round.context <= context)
+    /// Takes the rounds up to the one of a context; none if that is not under way.
+    pub(super) fn take_through(&mut self, context: u64) -> Vec<Round> {
+        let count = self.through(context);
+        self.rounds.drain(..count).collect()
     }
 
     /// Whether answers, or an entry that a request waits for, are late.
@@ -159,7 +170,7 @@ mod tests {
         let mut reads = Reads::above(0);
         reads.add(7);
         let context = reads.begin(0, NOW);
-        assert!(reads.take_through(context).is_some());
+        assert_eq!(reads.take_through(context).len(), 1);
         reads.wait_for(9, 7);
         assert_eq!(reads.take(8), None);
         reads.rest();
@@ -167,10 +178,34 @@ mod tests {
 
         reads.add(8);
         let context = reads.begin(0, NOW);
-        assert!(reads.take_through(context).is_some());
+        assert_eq!(reads.take_through(context).len(), 1);
         reads.wait_for(9, 8);
         assert_eq!((reads.take(9), reads.take(9), reads.take(9)), (Some(7), Some(8), None));
         reads.rest();
         assert_eq!(reads.next_retry(), None);
+    }
+    #[test]
+    fn an_answer_without_its_round_confirms_nothing() {
+        let mut reads = Reads::above(5);
+        let contexts: Vec<u64> = [1, 2, 3]
+            .map(|token| {
+                reads.add(token);
+                reads.begin(0, NOW)
+            })
+            .to_vec();
+        let voter = VoterId::of_number(1).unwrap();
+
+        // Of another process, which began with a higher number, or of a round that is over.
+        for other in [contexts[2] + 1, u64::MAX, 5] {
+            reads.on_answer(other, voter);
+            assert!(reads.rounds.iter().all(|round| round.voters.is_empty()));
+            assert!(reads.take_through(other).is_empty());
+        }
+
+        reads.on_answer(contexts[1], voter);
+        assert_eq!(reads.rounds.iter().map(|round| round.voters.len()).collect::<Vec<_>>(), [1, 1, 0]);
+        assert_eq!(reads.take_through(contexts[1]).len(), 2);
+        assert!(reads.take_through(contexts[0]).is_empty(), "it is over");
+        assert_eq!(reads.take_through(contexts[2]).len(), 1);
     }
 }

@@ -9,10 +9,10 @@ use crate::leases;
 use crate::lives::a_life;
 use crate::stories::{
     a_clone_is_started, a_commit_note_is_lost, a_condition_fails_by_a_write_that_is_lost,
-    a_disk_with_an_acknowledged_write_is_lost, a_journal_is_set_back, a_tombstone_is_reaped_without_a_voter,
-    a_tombstone_is_to_be_reaped_beside_a_catch_up, a_voter_comes_back_to_a_group_at_rest,
-    all_lose_power_after_a_write, an_acknowledged_entry_is_damaged, an_answer_to_a_read_is_late,
-    votes_are_asked_for_twice,
+    a_disk_with_an_acknowledged_write_is_lost, a_journal_is_set_back, a_key_is_written_beside_a_catch_up,
+    a_tombstone_is_reaped_without_a_voter, a_tombstone_is_to_be_reaped_beside_a_catch_up,
+    a_voter_comes_back_to_a_group_at_rest, all_lose_power_after_a_write, an_acknowledged_entry_is_damaged,
+    an_answer_to_a_read_is_late, an_answer_to_another_life_is_late, votes_are_asked_for_twice,
 };
 use crate::world::World;
 
@@ -63,8 +63,9 @@ caught! {
     planted_unavailable_but_applied: UnavailableButApplied, a_life;
     planted_cas_beside_proposal: CasBesideProposal, a_life;
     planted_read_index_reused: ReadIndexReused, an_answer_to_a_read_is_late;
+    planted_read_answer_of_another_life: ReadAnswerOfAnotherLife, an_answer_to_another_life_is_late;
     planted_read_unconfirmed: ReadUnconfirmed, a_life;
-    planted_read_across_snapshot: ReadAcrossSnapshot, a_life;
+    planted_read_across_snapshot: ReadAcrossSnapshot, a_key_is_written_beside_a_catch_up;
     planted_clone_votes: CloneVotesBeforeRegistered, a_clone_is_started;
     planted_forgot_unnoticed: ForgotUnnoticed, a_journal_is_set_back;
     planted_damaged_proposal_votes: DamagedProposalVotes, an_acknowledged_entry_is_damaged;
@@ -93,6 +94,7 @@ fn planted_survey() {
         Planted::UnavailableButApplied,
         Planted::CasBesideProposal,
         Planted::ReadIndexReused,
+        Planted::ReadAnswerOfAnotherLife,
         Planted::ReadUnconfirmed,
         Planted::ReadAcrossSnapshot,
         Planted::LostDiskVotes,

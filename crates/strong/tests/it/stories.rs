@@ -74,6 +74,61 @@ pub fn an_answer_to_a_read_is_late(seed: u64) -> World {
     world
 }
 
+/// An answer to a follower's read is late. When it comes, the follower is another process, cut off, which has asked
+/// again, and a leader of a later term has written.
+pub fn an_answer_to_another_life_is_late(seed: u64) -> World {
+    let (mut world, [leader, follower, other]) = three(seed);
+    assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
+    world.run(SECOND);
+    world.slow = Some((leader, follower));
+    world.turn_to(0, follower);
+    world.request(0, key(0), Action::Get, Condition::None);
+    world.run(SECOND / 50);
+    world.slow = None;
+    world.crash(follower);
+    world.start(follower);
+    world.run(SECOND);
+
+    world.isolate(follower);
+    world.crash(leader);
+    world.start(leader);
+    let leads = |world: &World, node: usize| world.nodes[node].group.as_ref().is_some_and(Group::is_ready);
+    world.run_until(SECOND, |world| leads(world, leader) || leads(world, other));
+    let Some(next) = [leader, other].into_iter().find(|node| leads(&world, *node)) else { return world };
+    world.ask(next, key(0), Action::Put(2), Condition::None);
+    world.turn_to(0, follower);
+    world.request(0, key(0), Action::Get, Condition::None);
+    world.run(SECOND / 500);
+    world.arrive();
+    world.run(5 * SECOND);
+    world.end();
+    world
+}
+
+/// A key is written between two parts of a follower's catch-up, and the follower is asked for it.
+pub fn a_key_is_written_beside_a_catch_up(seed: u64) -> World {
+    let mut world = World::quiet(seed, 3).with_limits(NO_LOG);
+    let leader = world.settle();
+    let late = (leader + 1) % 3;
+    put_all(&mut world, leader, 1);
+    world.settle();
+    world.crash(late);
+    for number in 0..2 {
+        write(&mut world, leader, key(number), |attempt| Action::Put(100 * attempt + 10 + number));
+    }
+    let leader = world.settle();
+    world.start(late);
+    run_until_parts(&mut world, 1);
+    world.turn_to(0, late);
+    world.request(0, key(1), Action::Get, Condition::None);
+    world.run(SECOND / 125);
+    world.turn_to(0, leader);
+    world.request(0, key(1), Action::Put(20), Condition::None);
+    world.run(5 * SECOND);
+    world.end();
+    world
+}
+
 /// One of two voters that acknowledged a write loses its disk; the other one dies.
 pub fn a_disk_with_an_acknowledged_write_is_lost(seed: u64) -> World {
     let (mut world, [leader, holder, late]) = three(seed);
@@ -293,10 +348,12 @@ fn write(world: &mut World, leader: usize, key: Bytes, action: impl Fn(u64) -> A
 
 #[test]
 fn stories_are_linearizable() {
-    let stories: [fn(u64) -> World; 13] = [
+    let stories: [fn(u64) -> World; 15] = [
         votes_are_asked_for_twice,
         a_condition_fails_by_a_write_that_is_lost,
         an_answer_to_a_read_is_late,
+        an_answer_to_another_life_is_late,
+        a_key_is_written_beside_a_catch_up,
         a_disk_with_an_acknowledged_write_is_lost,
         all_lose_power_after_a_write,
         a_journal_is_set_back,
