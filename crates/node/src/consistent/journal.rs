@@ -286,7 +286,7 @@ fn write_batch(env: &mut Env, key: GroupKey, held: &HeldGroup, batch: &Batch) ->
     env.store.propose(&GroupBatch {
         group: key.number(),
         state: state.as_deref(),
-        commit: held.group.commit(),
+        commit: batch.commit,
         install: batch.install.map(|it| place_of((it.index, it.term))),
         entries: &entries,
     })
@@ -298,7 +298,8 @@ fn write_state(env: &mut Env, key: GroupKey, held: &HeldGroup) -> Result<Jsn, en
     env.store.propose(&GroupBatch {
         group: key.number(),
         state: Some(&state),
-        commit: held.group.commit(),
+        // Later entries may be in batches that the store has refused so far.
+        commit: held.group.applied(),
         install: None,
         entries: &[],
     })

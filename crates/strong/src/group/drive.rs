@@ -13,7 +13,7 @@ use super::configuration::Configuration;
 use super::entry::{Entry, Payload};
 use super::identity::VoterId;
 use super::message::{self, Message};
-use super::state::HardState;
+use super::state::{GroupState, HardState};
 use super::{Batch, Group, Install, Output};
 
 impl Group {
@@ -92,8 +92,21 @@ impl Group {
             state.hard.vote = state.hard.vote.filter(|_| !base::planted!(VoteNotDurable));
             state
         });
-        self.out.push(Output::Persist(Batch { number: ready.number(), state, install, entries }));
+        self.write(ready.number(), state, install, entries);
         true
+    }
+
+    /// Hands out a batch.
+    pub(super) fn write(
+        &mut self,
+        number: u64,
+        state: Option<GroupState>,
+        install: Option<Install>,
+        entries: Vec<Entry>,
+    ) {
+        let before = entries.first().map_or(u64::MAX, |first| first.index - 1);
+        let commit = self.commit().min(before);
+        self.out.push(Output::Persist(Batch { number, state, commit, install, entries }));
     }
 
     /// Puts a snapshot in the place of the log; it, and the index through which tombstones are reaped then.

@@ -24,10 +24,10 @@ use std::collections::BTreeSet;
 use raft::Changer;
 use raft::eraftpb::{ConfChangeSingle, ConfChangeType};
 
+use super::Group;
 use super::configuration::Configuration;
 use super::entry::{Entry, Payload};
 use super::identity::VoterId;
-use super::{Batch, Group, Output};
 
 /// Entries that a learner may lack when it gets its vote: what is on its way in a round trip of a busy group.
 const LEARNER_LAG_MAX: u64 = 64;
@@ -142,7 +142,7 @@ impl Group {
         if let Some(configuration) = last.filter(|last| **last != log.configuration) {
             log.configuration.clone_from(configuration);
             let (number, state) = (self.outbox.last(), Some(self.state()));
-            self.out.push(Output::Persist(Batch { number, state, install: None, entries: Vec::new() }));
+            self.write(number, state, None, Vec::new());
         }
     }
 

@@ -225,6 +225,9 @@ pub struct Batch {
     pub number: u64,
     /// The state, to be written before the entries.
     pub state: Option<GroupState>,
+    /// An index up to which entries are known to be committed; below all entries of the batch, because others may stand
+    /// at their places after a crash.
+    pub commit: u64,
     /// A snapshot to be noted as applied, in place of all entries; there is a state with it.
     pub install: Option<Install>,
     /// Entries. One of another term than the one at its index replaces that one and all above.

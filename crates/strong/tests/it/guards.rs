@@ -31,7 +31,7 @@ fn some_message(
     };
     let earlier = |rng: &mut SplitMix64| 1 + rng.below(term);
     let commit = (near(rng), earlier(rng));
-    match rng.below(11) {
+    match rng.below(13) {
         0 | 1 => {
             let known = known.iter().rev().filter(|(_, of_term)| *of_term <= term);
             let known = known.copied().nth(usize::try_from(rng.below(4)).unwrap());
@@ -164,6 +164,8 @@ fn no_message_of_a_peer_makes_a_panic() {
             for output in out {
                 match output {
                     Output::Persist(batch) => {
+                        let replaced = batch.entries.first().map_or(u64::MAX, |first| first.index);
+                        assert!(batch.commit < replaced, "what stands there after a crash is not committed");
                         unsynced.push(batch.number);
                         known.extend(batch.entries.iter().map(|entry| (entry.index, entry.term)));
                     }

@@ -20,15 +20,16 @@ use super::{Event, FOUNDING, MILLISECOND, SECOND, World};
 /// A record of a node's journal.
 #[derive(Clone)]
 enum Record {
-    Batch {
-        batch: Batch,
-        /// The last entry that was known to be committed.
-        commit: u64,
-    },
+    /// A batch of the group.
+    Batch(Batch),
     /// All entries up to an index are applied.
     Applied(u64),
     /// A part of a catch-up.
-    Part { drops: bool, items: Vec<Item>, checkpoint: Checkpoint },
+    Part {
+        drops: bool,
+        items: Vec<Item>,
+        checkpoint: Checkpoint,
+    },
     /// The catch-up has ended.
     Forget,
 }
@@ -128,8 +129,8 @@ impl World {
         let (mut entries, mut table) = (BTreeMap::<u64, Entry>::new(), Table::new());
         for record in &self.nodes[node].disk {
             match record {
-                Record::Batch { batch, commit } => {
-                    progress.commit = progress.commit.max(*commit);
+                Record::Batch(batch) => {
+                    progress.commit = progress.commit.max(batch.commit);
                     state = batch.state.clone().unwrap_or(state);
                     if let Some(Install { index, term }) = batch.install {
                         base = (index, term);
@@ -162,9 +163,6 @@ impl World {
             base = progress.applied;
             entries = entries.split_off(&(base.0 + 1));
         }
-        // The rest of a torn batch is missing.
-        let last = entries.last_key_value().map_or(base.0, |(index, _)| *index);
-        progress.commit = progress.commit.min(last);
         let entries = entries.into_values().collect();
         let is_incomplete = known.as_ref().is_some_and(|known: &Checkpoint| known.is_incomplete);
         let stored = Stored { state, progress, base, entries, suspect_through: None, is_incomplete };
@@ -196,9 +194,9 @@ impl World {
         let Replayed { stored, checkpoint, .. } = self.replay(node);
         let has_catch_up = checkpoint.is_some_and(|known| known.has_changed_keys());
         let state = stored.state.recover(self.voter(node), lost, has_catch_up).unwrap();
-        let batch = Batch { number: 0, state: Some(state), install: None, entries: Vec::new() };
+        let batch = Batch { number: 0, state: Some(state), commit: 0, install: None, entries: Vec::new() };
         let it = &mut self.nodes[node];
-        it.disk.push(Record::Batch { batch, commit: 0 });
+        it.disk.push(Record::Batch(batch));
         it.synced = it.disk.len();
     }
 
@@ -263,10 +261,10 @@ impl World {
         let kept = self.nodes[node].synced + self.below(unsynced + 1);
         let torn = self.nodes[node].disk.get(kept).cloned();
         self.nodes[node].disk.truncate(kept);
-        if let Some(Record::Batch { mut batch, commit }) = torn.filter(|_| self.rng.chance(1, 2)) {
+        if let Some(Record::Batch(mut batch)) = torn.filter(|_| self.rng.chance(1, 2)) {
             // Term and vote stand in front of the entries.
             batch.entries.truncate(self.below(batch.entries.len() + 1));
-            self.nodes[node].disk.push(Record::Batch { batch, commit });
+            self.nodes[node].disk.push(Record::Batch(batch));
         }
         let it = &mut self.nodes[node];
         it.synced = it.disk.len();
@@ -314,8 +312,7 @@ impl World {
 
     pub(super) fn persist(&mut self, node: usize, batch: Batch) {
         let number = batch.number;
-        let commit = self.group(node).commit();
-        let (at, life, records) = self.write(node, Record::Batch { batch, commit });
+        let (at, life, records) = self.write(node, Record::Batch(batch));
         self.at(at, Event::Synced { node, life, number, records });
     }
 
