@@ -407,7 +407,8 @@ impl Store {
 
     /// Asks the disk, if that is due.
     fn want_look(&mut self, now: Monotonic, taken: u64, waits: bool) {
-        let is_idle = taken == self.room.taken && !waits && !self.is_low();
+        let is_short = waits || self.is_low() || self.room.shortage.is_some();
+        let is_idle = taken == self.room.taken && !is_short;
         let is_due = now.since(self.room.looked_at) >= if is_idle { LOOK_IDLE_EVERY } else { LOOK_EVERY };
         let share = (self.room.free.unwrap_or(0).max(self.room.reserve) / LOOK_SHARE).max(1);
         let has_run = self.room.all_taken_now - self.room.all_taken >= share;

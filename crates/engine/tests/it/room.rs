@@ -8,7 +8,7 @@ use crate::common::disk::MemoryDisk;
 use base::Rng;
 use base::rng::SplitMix64;
 use engine::check::{FindingKind, check_store};
-use engine::{Durability, Embedded, Error, Machine, Options};
+use engine::{Durability, Embedded, Error, Machine, Options, Write};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -234,6 +234,39 @@ fn the_reserve_lets_finish_what_must_be_and_deletions_bring_writes_back() {
     let (_, refused) = disk.takes();
     assert_eq!(refused, 0, "operations without room");
     store.close().unwrap();
+}
+
+/// A merge that found no room is tried again when there is some, though level 0 is full and nothing is written any more.
+#[test]
+fn a_merge_without_room_is_tried_again_beside_a_full_level_0() {
+    const LOOKS: u64 = 2;
+    let mut full = 0;
+    for at in 1..200 {
+        let (disk, clock) = (MemoryDisk::default(), HandClock::new());
+        disk.bound(Some(1 << 30));
+        let mut store = open(&disk, &clock, 0).unwrap();
+        disk.fill(disk.takes().0 + at, 1);
+        // No time passes, so the store does not look for room.
+        let refused = (0..100).find_map(|number| {
+            let keys: Vec<Vec<u8>> = (0..40).map(|of| key(40 * number + of)).collect();
+            let batch: Vec<Write<'_>> =
+                keys.iter().map(|key| Write::Put { key, head: &[7; 100], value: &[] }).collect();
+            store.write(&batch).err()
+        });
+        if !matches!(refused, Some(Error::Full { .. })) {
+            continue;
+        }
+        full += 1;
+        let is_taken = (0..LOOKS).any(|_| {
+            clock.advance_ms(LOOK_MS);
+            for _ in 0..100 {
+                store.store().turn(base::Clock::now(&clock), &mut Vec::new());
+            }
+            store.put(b"again", b"", &[7; 100]).is_ok()
+        });
+        assert!(is_taken, "operation {at} has found no room: {:#?}", store.store().stats());
+    }
+    assert!(full > 0, "a merge has found no room");
 }
 
 /// Too few file handles are no damage, whoever meets them.

@@ -59,13 +59,14 @@ impl Store {
         self.begin_merge(plan, job, outcome, claim);
     }
 
-    /// As of which moment it is known that there is no merge to be done: the version changes with manifests only, and
-    /// the room with looks.
+    /// As of which moment it is known that there is no merge to be done, or no room for it: the version changes with
+    /// manifests only, and the room with looks.
     fn merges_as_of(&self) -> MergesAsOf {
         MergesAsOf {
             manifests: self.counters.manifests,
             replacing_thousandths: self.maintenance.replacing.thousandths(),
-            reclaiming: self.is_reclaiming().then(|| self.room.looks()),
+            is_reclaiming: self.is_reclaiming(),
+            looks: self.room.looks(),
         }
     }
 
@@ -174,8 +175,9 @@ impl Store {
 pub(super) struct MergesAsOf {
     manifests: u64,
     replacing_thousandths: u64,
-    /// The looks at the disk, while room is made.
-    reclaiming: Option<u64>,
+    is_reclaiming: bool,
+    /// The looks at the disk.
+    looks: u64,
 }
 
 /// Of what is looked up in filters, so much at most is said to be there and is not: three tables of one in sixty.
