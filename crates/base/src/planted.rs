@@ -143,6 +143,8 @@ pub enum Planted {
     ReadAnswerOfAnotherLife,
     /// A follower of a consistent group serves reads that its leader has not confirmed.
     ReadUnconfirmed,
+    /// A part of a catch-up is made of the fold of an earlier one.
+    FoldOfAnotherCatchUp,
     /// A read that was confirmed before a snapshot is served with the snapshot's keys, some of which are older.
     ReadAcrossSnapshot,
     /// A voter takes part before the cluster has registered the start of its process.

@@ -46,6 +46,8 @@ const REAP_EVERY: Duration = Duration::from_mins(5);
 pub(super) struct Wanted {
     key: GroupKey,
     voter: VoterId,
+    /// The number of the catch-up.
+    number: u64,
     above: u64,
     after: Option<Bytes>,
     applied: (u64, u64),
@@ -56,6 +58,8 @@ pub(super) struct Wanted {
 struct Part {
     key: GroupKey,
     voter: VoterId,
+    /// The number of the catch-up.
+    number: u64,
     applied: (u64, u64),
     is_last: bool,
     items: BTreeMap<Bytes, Item>,
@@ -163,7 +167,9 @@ impl ConsistentGroups {
                 SenderOutput::Begun { base } => {
                     self.todo.push_front(Todo::Step(key, Input::CatchUpBegun { voter, base }));
                 }
-                SenderOutput::Fold { above, after } => self.want_page(env, key, voter, above, after),
+                SenderOutput::Fold { number, above, after } => {
+                    self.want_page(env, key, (voter, number), above, after);
+                }
                 SenderOutput::CaughtUp { index, term } => {
                     self.todo.push_back(Todo::Step(key, Input::CaughtUp { voter, index, term }));
                 }
@@ -284,10 +290,17 @@ impl ConsistentGroups {
     }
 
     /// Has a part's page read once it shows all that is applied now.
-    fn want_page(&mut self, env: &mut Env, key: GroupKey, voter: VoterId, above: u64, after: Option<Bytes>) {
+    fn want_page(
+        &mut self,
+        env: &mut Env,
+        key: GroupKey,
+        (voter, number): (VoterId, u64),
+        above: u64,
+        after: Option<Bytes>,
+    ) {
         let Some(applied) = self.groups.get(&key).and_then(|held| held.group.applied_entry()) else { return };
         let seq = env.store.last_written();
-        self.transfers.wanted.push(Wanted { key, voter, above, after, applied, seq });
+        self.transfers.wanted.push(Wanted { key, voter, number, above, after, applied, seq });
         self.begin_pages(env);
     }
 
@@ -298,7 +311,7 @@ impl ConsistentGroups {
                 self.transfers.wanted.push(wanted);
                 continue;
             }
-            let (key, voter) = (wanted.key, wanted.voter);
+            let (key, of) = (wanted.key, (wanted.voter, wanted.number));
             let range = key::objects_at(key.prefix);
             let behind = |after: &Bytes| [&after[..], &[0]].concat().into();
             let start: Bytes = wanted.after.as_ref().map_or_else(|| range.start.into(), behind);
@@ -310,7 +323,7 @@ impl ConsistentGroups {
             };
             match self.scan(env, start, range.end.into(), PART_KEYS_MAX, visitor) {
                 Some(id) => drop(self.scans.insert(id, Scan::Part(wanted))),
-                None => self.break_catch_up(key, voter),
+                None => self.break_catch_up(key, of),
             }
         }
     }
@@ -330,16 +343,22 @@ impl ConsistentGroups {
         Some(id)
     }
 
-    fn break_catch_up(&mut self, key: GroupKey, voter: VoterId) {
-        self.end_catch_up(key, voter);
-        self.todo.push_back(Todo::Step(key, Input::CatchUpBroken { voter }));
+    /// Breaks a catch-up off, unless another one has taken its place.
+    fn break_catch_up(&mut self, key: GroupKey, (voter, number): (VoterId, u64)) {
+        let sender = self.groups.get(&key).and_then(|held| held.senders.get(&voter));
+        if sender.is_some_and(|sender| sender.number() == number) {
+            self.end_catch_up(key, voter);
+            self.todo.push_back(Todo::Step(key, Input::CatchUpBroken { voter }));
+        }
     }
 
     /// Takes a page of a scan.
     pub fn on_scan(&mut self, env: &mut Env, id: ScanId, page: Result<ScanPage, engine::Error>) {
         match (self.scans.remove(&id), page) {
             (Some(Scan::Part(wanted)), Ok(page)) => self.gather(env, wanted, &page),
-            (Some(Scan::Part(wanted)), Err(_)) => self.break_catch_up(wanted.key, wanted.voter),
+            (Some(Scan::Part(wanted)), Err(_)) => {
+                self.break_catch_up(wanted.key, (wanted.voter, wanted.number));
+            }
             (Some(Scan::Reap { through, end, types }), Ok(page)) => {
                 for (key, _) in page.items.iter() {
                     self.reap_key(env, Bytes::copy_from_slice(key), through, false);
@@ -359,6 +378,7 @@ impl ConsistentGroups {
         let mut part = Part {
             key: wanted.key,
             voter: wanted.voter,
+            number: wanted.number,
             applied: wanted.applied,
             is_last: page.next.is_none(),
             items: BTreeMap::new(),
@@ -404,9 +424,9 @@ impl ConsistentGroups {
 
     /// Gives a part to its sending end.
     fn on_gathered(&mut self, env: &mut Env, part: Part) {
-        let (key, voter, applied) = (part.key, part.voter, part.applied);
+        let (key, voter, number, applied) = (part.key, part.voter, part.number, part.applied);
         if part.is_damaged {
-            return self.break_catch_up(key, voter);
+            return self.break_catch_up(key, (voter, number));
         }
         let mut items: Vec<Item> = part.items.into_values().collect();
         let mut bytes = 0;
@@ -419,9 +439,9 @@ impl ConsistentGroups {
         items.truncate(count);
         if items.is_empty() && !is_last {
             // All keys of the page are gone by now, which only a reaping does: the part is read again.
-            return self.break_catch_up(key, voter);
+            return self.break_catch_up(key, (voter, number));
         }
-        self.step_sender(env, key, voter, SenderInput::Folded { applied, items, is_last });
+        self.step_sender(env, key, voter, SenderInput::Folded { number, applied, items, is_last });
     }
 
     /// Notes that a key was deleted: tombstones are reaped some time later, if this store leads then.

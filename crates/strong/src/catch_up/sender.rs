@@ -48,6 +48,8 @@ pub enum SenderInput {
     },
     /// A fold is done.
     Folded {
+        /// The number of the catch-up that wanted it. A fold may outlast its catch-up.
+        number: u64,
         /// Index and term of the last entry applied as of the fold.
         applied: (u64, u64),
         /// Keys behind the place that have versions above the base, in order.
@@ -74,6 +76,8 @@ pub enum SenderOutput {
     },
     /// Fold keys with versions above an index, at most [`super::PART_BYTES_MAX`] of them.
     Fold {
+        /// The number of the catch-up.
+        number: u64,
         /// The index.
         above: u64,
         /// The key behind which to begin; none for the first one.
@@ -112,12 +116,19 @@ impl Sender {
             SenderInput::Message { message, reaped, applied } => {
                 self.on_message(message, (reaped, applied), now, out);
             }
-            SenderInput::Folded { applied, items, is_last } => {
-                self.on_folded(applied, items, is_last, now, out);
+            SenderInput::Folded { number, applied, items, is_last } => {
+                if number == self.number || base::planted!(FoldOfAnotherCatchUp) {
+                    self.on_folded(applied, items, is_last, now, out);
+                }
             }
             SenderInput::Tick { reaped } => self.on_tick(reaped, now, out),
         }
         self.invariants();
+    }
+
+    /// The number of the catch-up.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// When the next [`SenderInput::Tick`] is due; none when it has ended.
@@ -204,7 +215,7 @@ impl Sender {
             }
         };
         self.stage = Stage::Folding(place);
-        out.push(SenderOutput::Fold { above: self.base, after });
+        out.push(SenderOutput::Fold { number: self.number, above: self.base, after });
     }
 
     fn on_folded(

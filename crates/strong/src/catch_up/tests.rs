@@ -21,7 +21,8 @@ fn send(sender: &mut Sender, message: ToSender) -> Vec<SenderOutput> {
 
 fn fold(sender: &mut Sender, applied: u64, items: Vec<Item>, is_last: bool) -> ToReceiver {
     let mut out = Vec::new();
-    sender.step(SenderInput::Folded { applied: (applied, 3), items, is_last }, NOW, &mut out);
+    let number = sender.number();
+    sender.step(SenderInput::Folded { number, applied: (applied, 3), items, is_last }, NOW, &mut out);
     match out.pop() {
         Some(SenderOutput::Send(part)) => part,
         other => panic!("{other:?}"),
@@ -57,7 +58,7 @@ fn a_catch_up_goes_on_behind_the_last_part_with_the_first_ones_index() {
     let ready = ToSender::Ready { number: 7, attempt: 1, base: 10, place: Place::Begin };
     assert_eq!(sync(&mut receiver), [ReceiverOutput::Send(ready.clone())]);
 
-    let begin = [SenderOutput::Begun { base: 10 }, SenderOutput::Fold { above: 10, after: None }];
+    let begin = [SenderOutput::Begun { base: 10 }, SenderOutput::Fold { number: 7, above: 10, after: None }];
     assert_eq!(send(&mut sender, ready.clone()), begin);
     assert_eq!(send(&mut sender, ready), [], "twice");
     let part = fold(&mut sender, 20, vec![item("a", 11), item("b", 12)], false);
@@ -76,7 +77,7 @@ fn a_catch_up_goes_on_behind_the_last_part_with_the_first_ones_index() {
     let ready = ToSender::Ready { number: 7, attempt: 2, base: 10, place };
     assert_eq!(out, [ReceiverOutput::Send(ready.clone())]);
     let after = Some(Bytes::from_static(b"b"));
-    assert_eq!(send(&mut sender, ready), [SenderOutput::Fold { above: 10, after }]);
+    assert_eq!(send(&mut sender, ready), [SenderOutput::Fold { number: 7, above: 10, after }]);
     let part = fold(&mut sender, 30, vec![item("c", 29)], true);
     receive(&mut receiver, part, 11);
     let kept = ToSender::Kept { number: 7, place: Place::End };
@@ -90,6 +91,19 @@ fn a_catch_up_goes_on_behind_the_last_part_with_the_first_ones_index() {
     assert_eq!(out, []);
     receiver.step(ReceiverInput::Applied { index: 29 }, &mut out);
     assert_eq!(out, [ReceiverOutput::Forget]);
+}
+
+#[test]
+fn a_fold_of_an_earlier_catch_up_makes_no_part() {
+    let mut sender = Sender::begin(7, 5, NOW, &mut Vec::new());
+    send(&mut sender, ToSender::Ready { number: 7, attempt: 1, base: 10, place: Place::Begin });
+    let mut out = Vec::new();
+    let (applied, items) = ((20, 3), vec![item("z", 11)]);
+    let earlier = SenderInput::Folded { number: 6, applied, items, is_last: true };
+    sender.step(earlier, NOW, &mut out);
+    assert_eq!(out, []);
+    let part = fold(&mut sender, 20, vec![item("a", 12)], false);
+    assert!(matches!(part, ToReceiver::Part { items, .. } if items == [item("a", 12)]));
 }
 
 #[test]

@@ -8,11 +8,12 @@ use strong::linearizability::Verdict;
 use crate::leases;
 use crate::lives::a_life;
 use crate::stories::{
-    a_clone_is_started, a_commit_note_is_lost, a_condition_fails_by_a_write_that_is_lost,
-    a_disk_with_an_acknowledged_write_is_lost, a_journal_is_set_back, a_key_is_written_beside_a_catch_up,
-    a_tombstone_is_reaped_without_a_voter, a_tombstone_is_to_be_reaped_beside_a_catch_up,
-    a_voter_comes_back_to_a_group_at_rest, all_lose_power_after_a_write, an_acknowledged_entry_is_damaged,
-    an_answer_to_a_read_is_late, an_answer_to_another_life_is_late, votes_are_asked_for_twice,
+    a_catch_up_is_broken_off_beside_a_fold, a_clone_is_started, a_commit_note_is_lost,
+    a_condition_fails_by_a_write_that_is_lost, a_disk_with_an_acknowledged_write_is_lost,
+    a_journal_is_set_back, a_key_is_written_beside_a_catch_up, a_tombstone_is_reaped_without_a_voter,
+    a_tombstone_is_to_be_reaped_beside_a_catch_up, a_voter_comes_back_to_a_group_at_rest,
+    all_lose_power_after_a_write, an_acknowledged_entry_is_damaged, an_answer_to_a_read_is_late,
+    an_answer_to_another_life_is_late, votes_are_asked_for_twice,
 };
 use crate::world::World;
 
@@ -71,6 +72,7 @@ caught! {
     planted_damaged_proposal_votes: DamagedProposalVotes, an_acknowledged_entry_is_damaged;
     planted_lost_disk_votes: LostDiskVotes, a_disk_with_an_acknowledged_write_is_lost;
     planted_snapshot_part_kept: SnapshotPartKept, a_tombstone_is_reaped_without_a_voter;
+    planted_fold_of_another_catch_up: FoldOfAnotherCatchUp, a_catch_up_is_broken_off_beside_a_fold;
     planted_catch_up_resumed_newer: CatchUpResumedNewer, a_life;
     planted_reaped_too_early: ReapedTooEarly, a_tombstone_is_to_be_reaped_beside_a_catch_up;
     planted_commit_note_lost: CommitNoteLost, a_commit_note_is_lost;
@@ -99,6 +101,7 @@ fn planted_survey() {
         Planted::ReadAcrossSnapshot,
         Planted::LostDiskVotes,
         Planted::SnapshotPartKept,
+        Planted::FoldOfAnotherCatchUp,
         Planted::CatchUpResumedNewer,
         Planted::ReapedTooEarly,
         Planted::CommitNoteLost,

@@ -263,6 +263,26 @@ pub fn a_catch_up_goes_on_after_a_crash(seed: u64) -> World {
     world
 }
 
+/// A catch-up is broken off while a part of it is folded, and another one begins.
+pub fn a_catch_up_is_broken_off_beside_a_fold(seed: u64) -> World {
+    let mut world = World::quiet(seed, 3).with_limits(NO_LOG);
+    let leader = world.settle();
+    let late = (leader + 1) % 3;
+    world.settle();
+    world.crash(late);
+    put_all(&mut world, leader, 1);
+    let leader = world.settle();
+    world.start(late);
+    run_until_parts(&mut world, 1);
+    world.run(SECOND / 50);
+    world.refuse_part(late, leader);
+    // The voter's answer begins the next one.
+    world.turn_to(0, leader);
+    world.request(0, key(0), Action::Put(2), Condition::None);
+    world.end();
+    world
+}
+
 /// Links break when a write is answered, so that followers do not hear that it is committed, and come back soon.
 pub fn a_commit_note_is_lost(seed: u64) -> World {
     let mut world = World::quiet(seed, 3);
@@ -348,7 +368,7 @@ fn write(world: &mut World, leader: usize, key: Bytes, action: impl Fn(u64) -> A
 
 #[test]
 fn stories_are_linearizable() {
-    let stories: [fn(u64) -> World; 15] = [
+    let stories: [fn(u64) -> World; 16] = [
         votes_are_asked_for_twice,
         a_condition_fails_by_a_write_that_is_lost,
         an_answer_to_a_read_is_late,
@@ -362,6 +382,7 @@ fn stories_are_linearizable() {
         a_tombstone_is_reaped_without_a_voter,
         a_tombstone_is_to_be_reaped_beside_a_catch_up,
         a_catch_up_goes_on_after_a_crash,
+        a_catch_up_is_broken_off_beside_a_fold,
         a_commit_note_is_lost,
         a_voter_comes_back_to_a_group_at_rest,
     ];

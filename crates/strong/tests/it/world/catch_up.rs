@@ -28,6 +28,15 @@ pub struct Limits {
     pub forwards: bool,
 }
 
+/// A fold that a catch-up wants.
+#[derive(Clone)]
+pub(super) struct Fold {
+    to: usize,
+    number: u64,
+    above: u64,
+    after: Option<Bytes>,
+}
+
 impl World {
     pub(super) fn begin_catch_up(&mut self, node: usize, to: usize) {
         let (number, reaped) = (self.rng.next_u64(), self.group(node).reaped());
@@ -42,6 +51,13 @@ impl World {
         let Some(group) = &self.nodes[to].group else { return };
         let (reaped, applied) = (group.reaped(), group.applied());
         self.send_on(to, from, SenderInput::Message { message, reaped, applied });
+    }
+
+    /// Breaks a catch-up off, as a receiver does that refuses a part.
+    pub fn refuse_part(&mut self, from: usize, to: usize) {
+        if let Some(number) = self.nodes[to].senders.get(&from).map(Sender::number) {
+            self.on_sender_message(from, to, ToSender::Refused { number });
+        }
     }
 
     pub(super) fn on_receiver_message(&mut self, from: usize, to: usize, message: ToReceiver) {
@@ -72,9 +88,10 @@ impl World {
             match output {
                 SenderOutput::Send(message) => self.send(node, to, Wire::ToReceiver(message)),
                 SenderOutput::Begun { base } => self.step(node, Input::CatchUpBegun { voter, base }),
-                SenderOutput::Fold { above, after } => {
+                SenderOutput::Fold { number, above, after } => {
                     let (life, delay) = (self.nodes[node].life, self.rng.below(200 * MILLISECOND));
-                    self.after(delay, Event::Fold { node, life, to, above, after });
+                    let fold = Fold { to, number, above, after };
+                    self.after(delay, Event::Fold { node, life, fold });
                 }
                 SenderOutput::CaughtUp { index, term } => {
                     self.count("caught up");
@@ -89,7 +106,7 @@ impl World {
     }
 
     /// Folds a few keys.
-    pub(super) fn fold(&mut self, node: usize, to: usize, above: u64, after: Option<Bytes>) {
+    pub(super) fn fold(&mut self, node: usize, Fold { to, number, above, after }: Fold) {
         let Some(applied) = self.nodes[node].group.as_ref().and_then(Group::applied_entry) else { return };
         let count = 1 + self.below(2);
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -104,7 +121,7 @@ impl World {
             .collect();
         let is_last = items.len() <= count;
         items.truncate(count);
-        self.send_on(node, to, SenderInput::Folded { applied, items, is_last });
+        self.send_on(node, to, SenderInput::Folded { number, applied, items, is_last });
     }
 
     pub(super) fn receive(&mut self, node: usize, input: ReceiverInput) {

@@ -24,6 +24,7 @@ use strong::catch_up::{ReceiverInput, Sender};
 use strong::group::{Birth, Condition, Configuration, Entry, Group, Input, Output, VoterId};
 use strong::linearizability::{Action, Operation, Outcome};
 
+use self::catch_up::Fold;
 pub use self::catch_up::Limits;
 use self::clients::{Client, Pending};
 pub use self::faults::Faults;
@@ -41,7 +42,7 @@ enum Event {
     Deliver { from: VoterId, life: u64, sent: Monotonic, to: VoterId, wire: Wire },
     Synced { node: usize, life: u64, number: u64, records: usize },
     PartSynced { node: usize, life: u64, records: usize },
-    Fold { node: usize, life: u64, to: usize, above: u64, after: Option<Bytes> },
+    Fold { node: usize, life: u64, fold: Fold },
     Reap,
     Wake { node: usize, life: u64 },
     Expire { token: u64 },
@@ -238,9 +239,9 @@ impl World {
                     self.receive(node, ReceiverInput::Synced);
                 }
             }
-            Event::Fold { node, life, to, above, after } => {
+            Event::Fold { node, life, fold } => {
                 if self.nodes[node].life == life {
-                    self.fold(node, to, above, after);
+                    self.fold(node, fold);
                 }
             }
             Event::Reap => self.reap(),

@@ -25,11 +25,7 @@ enum Record {
     /// All entries up to an index are applied.
     Applied(u64),
     /// A part of a catch-up.
-    Part {
-        drops: bool,
-        items: Vec<Item>,
-        checkpoint: Checkpoint,
-    },
+    Part { drops: bool, items: Vec<Item>, checkpoint: Checkpoint },
     /// The catch-up has ended.
     Forget,
 }
