@@ -251,7 +251,7 @@ fn open_engine(
     let options = Options { metadata, ..common.options.clone() };
     let (mut store, report) = engine::Store::open(folder, options, platform)?;
     let table = (id == KEEPER).then(|| node::read_props(&mut store, &mut startup)).transpose()?;
-    let birth = Some(node::read_birth(&mut store, &mut startup));
+    let birth = Some(node::read_birth(&mut store, &mut startup)?);
     Ok(Found { store: store.into(), table, report, birth })
 }
 

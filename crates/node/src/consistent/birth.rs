@@ -48,16 +48,22 @@ pub struct FoundBirth {
 
 /// The birth that a store keeps, with the findings of its open. Blocks; `disk` completes its operations at once.
 ///
-/// A birth that cannot be read is none: then a new one is drawn, and the store is another voter.
-pub fn read_birth(store: &mut engine::Store, disk: &mut dyn Disk) -> FoundBirth {
+/// A birth that is damaged or lost is none: then a new one is drawn, and the store is another voter.
+///
+/// # Errors
+/// That of a disk that refuses to read: the birth may be there.
+pub fn read_birth(store: &mut engine::Store, disk: &mut dyn Disk) -> Result<FoundBirth, engine::Error> {
     let snapshot = store.readable_snapshot();
-    let entries = read_all(disk, &snapshot, key::BIRTH, BEHIND_BIRTH).unwrap_or_default();
+    let entries = match read_all(disk, &snapshot, key::BIRTH, BEHIND_BIRTH) {
+        Err(engine::Error::Damaged(_) | engine::Error::Malformed(_)) => Vec::new(),
+        entries => entries?,
+    };
     let of_this_life = |(birth, incarnation)| (incarnation == store.incarnation()).then_some(birth);
     let entry = entries.iter().find(|(key, _)| **key == *key::BIRTH);
-    FoundBirth {
+    Ok(FoundBirth {
         stored: entry.and_then(|(_, head)| decode(head)).and_then(of_this_life),
         is_complete: !store.may_have_lost_groups() && store.check_range(GROUPS.0, GROUPS.1).is_ok(),
-    }
+    })
 }
 
 /// The entry of a birth in a store of that incarnation.

@@ -26,7 +26,7 @@ fn open(data: &Path, hold: &Arc<Hold>) -> (Shard, FoundBirth) {
     let (layout, clock) = (ring_layout(), Arc::new(HandClock::default()));
     let options = Options { durability: Durability::None, ..Options::default() };
     let (mut store, table) = open_store(data, &layout, 0, 1, &clock, Arc::clone(hold), options);
-    let found = read_birth(&mut store, &mut OsDisk::blocking());
+    let found = read_birth(&mut store, &mut OsDisk::blocking()).unwrap();
     let config = ShardConfig {
         id: ShardId(0),
         layout,
