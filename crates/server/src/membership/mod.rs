@@ -327,10 +327,11 @@ impl Part {
     /// [`FilesError`]; `Invalid` if the log is not this node's, or damaged or lost.
     pub fn open(entered: Entered, data: &Path, life: u64, handle: &Handle) -> Result<Part, FilesError> {
         let Entered { mut files, is_alone, standing, is_new, address } = entered;
-        let starts = match &mut files {
-            // It is written on the thread: nobody hears of this start, and the node serves the sooner.
+        // The thread writes it before anybody hears of this start. One that fails before does not count: otherwise an
+        // older copy of a folder would pass for the next start after enough failures.
+        let starts = match &files {
             Some(files) if is_alone => files.next_start()?.max(standing.record().starts.saturating_add(1)),
-            Some(files) => files.count_start()?,
+            Some(files) => files.next_start()?,
             None => 1,
         };
         let (cluster, node) = (standing.cluster(), standing.node);
@@ -437,10 +438,8 @@ impl Part {
     /// Runs until it is told to stop, or cannot go on; says why. Links are those of `peers`; a node alone has none.
     pub fn run(mut self, inbox: &Inbox, mailboxes: &Mailboxes, peers: Option<&Peers>) -> Result<(), End> {
         self.publish(mailboxes)?;
-        if self.is_alone {
-            let starts = self.identity().starts;
-            self.write(|files| files.set_starts(starts))?;
-        }
+        let starts = self.identity().starts;
+        self.write(|files| files.set_starts(starts))?;
         self.step(Input::Tick, None, mailboxes, peers)?;
         loop {
             self.advance(mailboxes, peers)?;

@@ -45,7 +45,6 @@ impl World {
             return Ok(());
         }
         self.change_disk(at);
-        self.hosts[at].starts += 1;
         match self.hosts[at].machine.start() {
             Ok(reports) => {
                 self.trace.line(format_args!("n{at} has started: {reports:?}"));
@@ -196,7 +195,7 @@ impl World {
         let Some(process) = &self.hosts[at].machine.process else { return Ok(()) };
         let (life, found) = (process.life, process.births.clone());
         let before = self.registry.births(at);
-        let (starts, births) = self.registry.begin((at, life, self.hosts[at].starts), &found);
+        let (starts, births) = self.registry.begin((at, life, self.hosts[at].starts + 1), &found);
         let replaced = before.iter().zip(&births).filter(|(before, birth)| before != birth).count();
         self.tally.births += replaced as u64;
         if replaced > 0 && !self.hosts[at].is_hurt {
