@@ -63,9 +63,13 @@ impl World {
             return;
         }
         let known = self.nodes[to].heard.get(&from).map_or(0, |(_, life)| *life);
+        if life < known {
+            // Nodes drop messages of an earlier process, and also those to one, which are taken here.
+            return;
+        }
         // A node knows how old a message is by the echo of its own pings; an old one is no sign of life.
         let is_fresh = self.now.since(sent) < FRESH;
-        if life >= known && (is_fresh || life > known) {
+        if is_fresh || life > known {
             self.nodes[to].heard.insert(from, (self.now, life));
         }
         let is_new = life > known && known > 0;
