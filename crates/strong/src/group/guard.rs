@@ -114,7 +114,11 @@ impl Group {
     /// Whether the library may believe a message that a peer could send otherwise.
     fn is_sane(&self, from: VoterId, message: &Message) -> bool {
         match *message {
-            Message::AppendReply { index, rejected, .. } => rejected.is_some() || index <= self.last().0,
+            // The library would go back for a late rejection, to entries that are not kept any more.
+            Message::AppendReply { term, index, rejected: Some(_), .. } => {
+                term != self.term() || index > self.matched(from)
+            }
+            Message::AppendReply { index, rejected: None, .. } => index <= self.last().0,
             Message::VoteRequest { .. } => self.may_vote(),
             Message::VoteReply { .. } => self.may_lead() && !self.outbox.has_writes(),
             Message::TimeoutNow { term } => {
@@ -129,6 +133,11 @@ impl Group {
             }
             _ => true,
         }
+    }
+
+    /// The last entry that a voter is known to have, as far as this leader knows.
+    fn matched(&self, voter: VoterId) -> u64 {
+        self.raw.raft.prs().get(voter.number()).map_or(0, |progress| progress.matched)
     }
 
     /// An append without its entries, if there would be more unapplied ones than the bounds allow.

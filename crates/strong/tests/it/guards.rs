@@ -183,6 +183,42 @@ fn no_message_of_a_peer_makes_a_panic() {
 }
 
 #[test]
+fn a_late_rejection_makes_no_catch_up() {
+    let mut world = World::quiet(1, 3);
+    let leader = world.settle();
+    world.run(SECOND);
+    let voter = world.voter((leader + 1) % 3);
+    let mut group = world.nodes[leader].group.take().unwrap();
+    let (term, (last, _)) = (group.term(), group.last());
+    group.trim(0);
+
+    let late = Message::AppendReply { term, index: last, commit: last, rejected: Some((last - 1, term)) };
+    let beat = Message::HeartbeatReply { term, commit: last, context: 0 };
+    let write = Write { key: Bytes::from_static(b"k"), object: None };
+    let deadline = Monotonic(world.now.0 + SECOND);
+    let (token, condition) = (1, Condition::None);
+    let mut out = Vec::new();
+    for input in [
+        Input::Reachable { voter, is_up: false },
+        Input::Message { from: voter, message: late.encode() },
+        Input::Reachable { voter, is_up: true },
+        Input::Propose(Proposal { token, condition, write, head: None, version: None, deadline }),
+        Input::Message { from: voter, message: beat.encode() },
+    ] {
+        group.step(input, world.now, &mut out);
+    }
+    let wants = |output: &Output| matches!(output, Output::CatchUpWanted { .. });
+    assert!(!out.iter().any(wants), "the voter has all entries: {out:?}");
+    let appends = |output: &Output| match output {
+        Output::Send { to, message } if *to == voter => {
+            matches!(Message::read(message.clone()), Ok(Message::Append { previous, .. }) if previous.0 == last)
+        }
+        _ => false,
+    };
+    assert!(out.iter().any(appends), "the next entry is sent: {out:?}");
+}
+
+#[test]
 fn a_follower_that_is_full_drops_entries_and_takes_a_new_leaders() {
     let mut world = World::quiet(1, 3);
     let leader = world.settle();
