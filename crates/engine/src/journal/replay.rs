@@ -301,7 +301,12 @@ impl Replay {
         if blank {
             return self.on_end(fault.from);
         }
-        let end = fault.to;
+        let (end, next_jsn) = (fault.to, self.next_jsn);
+        let start = self.current().source.start;
+        if start > SEGMENT_HEADER_BYTES as u64 && fault.from == start {
+            // Nothing stands here by which the scanner could know it: what is left is a seal that was not synced.
+            fault.lost.from_jsn = fault.lost.from_jsn.or(next_jsn);
+        }
         fault.lost.to_jsn = self.current().later.map(|later| later.jsn);
         fault.derived |= fault.lost.is_nothing();
         if self.on_fault(fault) == Verdict::Damage {
