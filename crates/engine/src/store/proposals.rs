@@ -261,6 +261,24 @@ impl Store {
         Ok(Some(at.seq))
     }
 
+    /// Writes the states of suspect groups at the end of an open. What makes them suspect may not be replayed again: it
+    /// keeps no segment.
+    pub(super) fn keep_suspicions(&mut self) -> Result<(), Error> {
+        let Some(groups) = self.groups.as_ref() else { return Ok(()) };
+        let Some(tag) = groups.state_tag else { return Ok(()) };
+        let heads: Vec<(GroupNumber, Vec<u8>)> = groups.stash.suspect_heads();
+        for (group, head) in heads {
+            self.writer.begin_batch(record::RECORD_OVERHEAD_BYTES_MAX + head.len())?;
+            self.note_segment();
+            if let Some(groups) = &mut self.groups {
+                groups.stash.forget_mark(group);
+            }
+            self.put(&state_key(tag, group), &head, &[], None, 0);
+            self.writer.want_sync();
+        }
+        Ok(())
+    }
+
     /// All records with a number below this one are synced.
     pub fn synced_jsn(&self) -> Jsn {
         self.writer.durable_jsn()

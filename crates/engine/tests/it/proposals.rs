@@ -114,6 +114,37 @@ fn a_damaged_entry_makes_its_group_suspect() {
     world.compare_objects();
 }
 
+/// The first record that a start reads stands behind all records of a segment, of which a part of the seal is left.
+#[test]
+fn a_torn_seal_alone_in_what_is_replayed_is_no_loss() {
+    let propose = |count| Op::Propose { group: 0, below: 0, count, newer: false, len: 0 };
+    let before = [Op::Remove(0), Op::Churn(41), Op::Churn(24), Op::Flush];
+    let behind = [propose(3), propose(4), Op::Churn(48), Op::PowerCut];
+    for number in 0..4 {
+        run(&[&before[..], &behind[..]].concat(), number);
+    }
+}
+
+#[test]
+fn a_group_stays_suspect_when_the_damage_is_not_replayed_any_more() {
+    let mut world = six_entries();
+    world.apply(&[(1, 3)], 0);
+    world.step(&Op::Flush);
+    // Entry 5 has index 7, and is the only one that is replayed.
+    assert_eq!(left(&mut world, |disk| flip(disk, &marked(5))), (6, 0, Some(7)));
+    for _ in 0..2 {
+        world.store().put(b"churn-1", b"", b"again").unwrap();
+        world.step(&Op::Flush);
+        world.step(&Op::Compact);
+        assert_eq!(left(&mut world, |_| {}), (6, 0, Some(7)));
+    }
+
+    let entry = LogEntry { term: 2, put: Some((key(5), (vec![1], marked(5)))) };
+    world.model.groups.get_mut(&1).unwrap().entries.clear();
+    world.propose_these(1, &[entry]);
+    assert_eq!(left(&mut world, |_| {}), (6, 1, None));
+}
+
 #[test]
 fn an_applied_entry_that_is_damaged_is_missing_again() {
     let mut world = six_entries();

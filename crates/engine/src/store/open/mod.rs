@@ -235,6 +235,7 @@ impl Store {
         let manifest_bytes = manifest::write(&mut *startup, dir, &state)?;
         store.room.note_manifest(manifest_bytes);
         store.manifest = state;
+        store.keep_suspicions()?;
         Ok((store, report))
     }
 
