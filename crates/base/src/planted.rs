@@ -201,6 +201,18 @@ pub enum Planted {
     OverwrittenProposalRebuilt,
     /// Segments with entries that are not applied are compacted.
     ProposalCompacted,
+    /// A grant on a bucket covers each bucket whose name begins with that name.
+    PermissionByPrefix,
+    /// An IPv4 network is mapped into IPv6 with its prefix as it is, so `0.0.0.0/0` has peers of IPv6.
+    V4NetMatchesMapped,
+    /// Of two sources with prefixes of the same length the one for all users decides.
+    AllBeforeUser,
+    /// The first attribute of a certificate's subject names the user, whatever its type.
+    CnFromAnyRdn,
+    /// A walk over groups goes through a group as often as it is met.
+    GroupCycleHangs,
+    /// An empty password is verified like any other.
+    EmptyPasswordAccepted,
 }
 
 thread_local! {

@@ -1,0 +1,44 @@
+//! The groups of a user: those that the user is in, those that these are in, and so on.
+//!
+//! Concurrent changes of two groups can close a cycle, so a cycle has to be harmless: each group counts once. A group
+//! that does not exist gives nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::name::Name;
+use crate::slot::Group;
+
+/// Groups in a row from a user on: more nesting than anybody can follow. Groups that are deeper give nothing.
+pub const GROUP_DEPTH_MAX: usize = 16;
+
+/// Groups of a user in all. Those that are further away give nothing. So a check, and the memory of a user, is bounded.
+pub const EFFECTIVE_GROUPS_MAX: usize = 256;
+
+/// The groups that count for a member of `direct`, the nearest first, and by name where they are as near.
+pub(super) fn effective<'a>(
+    direct: &'a BTreeSet<Name>,
+    groups: &BTreeMap<&'a Name, &'a Group>,
+) -> Vec<&'a Name> {
+    let hangs = base::planted!(GroupCycleHangs);
+    let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
+    let mut level: BTreeSet<&Name> = direct.iter().collect();
+    let mut depth = 0;
+    while !level.is_empty() && (depth < GROUP_DEPTH_MAX || hangs) {
+        depth += 1;
+        assert!(depth <= groups.len() + 1, "the walk over groups ends");
+        let mut next = BTreeSet::new();
+        for name in level {
+            let Some(group) = groups.get(name) else { continue };
+            if !seen.insert(name) && !hangs {
+                continue;
+            }
+            if found.len() == EFFECTIVE_GROUPS_MAX {
+                return found;
+            }
+            found.push(name);
+            next.extend(&group.groups);
+        }
+        level = next;
+    }
+    found
+}

@@ -1,0 +1,220 @@
+//! The policy, compiled from its records: immutable, with a version.
+//!
+//! 1. [`Policy::compile`] finds the groups of each user and sorts grants and sources.
+//! 2. [`Policy::login`] decides on a login; the hash of a password is verified by the caller.
+//! 3. [`Policy::may`] decides on a permission, and [`Policy::explain`] says why.
+//!
+//! Invariants: a permission is there only by a grant to the user, to a group of the user that exists, or to all, on the
+//! target or on what it is in. Compilation ends for all records, with memory in proportion to their bytes, but for the
+//! groups of users, which [`EFFECTIVE_GROUPS_MAX`] bounds. Users of the same groups share them.
+//!
+//! A [`UserId`] is of one version. The caller compares [`Policy::version`] before each request, and looks the user up
+//! by name in a newer policy; a user who is not there any more has no permission.
+
+mod explain;
+mod grants;
+mod groups;
+mod login;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use self::grants::Grants;
+use crate::credential::Credential;
+use crate::name::Name;
+use crate::permission::{Permission, Permissions};
+use crate::slot::{Group, Resource, Role, Settings, Slot, Target, User};
+use crate::slots::Slots;
+use crate::source::{Source, Who};
+
+pub use self::explain::Explanation;
+pub use self::groups::{EFFECTIVE_GROUPS_MAX, GROUP_DEPTH_MAX};
+pub use self::login::{Login, Offer, Refusal};
+
+/// A user in a policy of one version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserId {
+    place: u32,
+    version: u64,
+}
+
+/// Users, sources and grants, ready for decisions.
+#[derive(Debug)]
+pub struct Policy {
+    version: u64,
+    settings: Settings,
+    users: Vec<Compiled>,
+    places: BTreeMap<Name, u32>,
+    /// The grants of roles that have some.
+    grants: Vec<Grants>,
+    /// The names of these roles, in the same order.
+    role_names: Vec<Role>,
+    /// Sources for all users, in the order in which they decide.
+    sources_for_all: Vec<Source>,
+}
+
+/// A user.
+#[derive(Debug)]
+struct Compiled {
+    name: Name,
+    credential: Option<Credential>,
+    /// The user's own sources, in the order in which they decide.
+    sources: Vec<Source>,
+    /// The user's own grants.
+    own: Option<u32>,
+    /// Grants by groups, and to all.
+    shared: Arc<Shared>,
+    /// Permissions on everything, by whatever role.
+    any: Permissions,
+}
+
+/// The roles of users who are in the same groups, the nearest first; at the end `all`.
+#[derive(Debug)]
+struct Shared {
+    any: Permissions,
+    roles: Vec<u32>,
+}
+
+impl Policy {
+    /// Compiles records. The version is of the log: a later policy has a higher one.
+    pub fn compile(slots: &Slots, version: u64) -> Policy {
+        let mut parts = Parts::default();
+        for slot in slots.iter() {
+            parts.push(slot);
+        }
+        parts.compile(version)
+    }
+
+    /// Its version.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The settings of the cluster.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The user of a name, compared as it is.
+    pub fn user(&self, name: &[u8]) -> Option<UserId> {
+        self.places.get(name).map(|&place| UserId { place, version: self.version })
+    }
+
+    /// The name of a user of this policy.
+    pub fn name(&self, user: UserId) -> &Name {
+        &self.at(user).name
+    }
+
+    /// Whether a user of this policy has a permission on a target.
+    #[inline]
+    pub fn may(&self, user: UserId, permission: Permission, target: Target<'_>) -> bool {
+        let user = self.at(user);
+        if user.any.has(permission) {
+            return true;
+        }
+        let (bucket_type, bucket) = match target {
+            Target::Any => return false,
+            Target::Type(bucket_type) => (bucket_type, None),
+            Target::Bucket(bucket_type, bucket) => (bucket_type, Some(bucket)),
+        };
+        let may = |role: u32| self.grants[role as usize].on(bucket_type, bucket).has(permission);
+        user.roles().any(may)
+    }
+
+    fn at(&self, user: UserId) -> &Compiled {
+        assert_eq!(user.version, self.version, "a user is asked for in the policy of its version");
+        &self.users[user.place as usize]
+    }
+
+    /// The roles of a user that have grants, the nearest first.
+    fn roles(&self, user: UserId) -> impl Iterator<Item = u32> {
+        self.at(user).roles()
+    }
+
+    /// Permissions of a role on exactly this resource.
+    fn granted(&self, role: u32, resource: &Resource) -> Permissions {
+        let grants = &self.grants[role as usize];
+        match resource {
+            Resource::Any => grants.any,
+            Resource::Type(bucket_type) => grants.on_type(bucket_type),
+            Resource::Bucket(bucket_type, bucket) => grants.on_bucket(bucket_type, bucket),
+        }
+    }
+}
+
+impl Compiled {
+    #[inline]
+    fn roles(&self) -> impl Iterator<Item = u32> {
+        self.own.into_iter().chain(self.shared.roles.iter().copied())
+    }
+}
+
+/// Records by kind, on their way into a policy.
+#[derive(Default)]
+struct Parts<'a> {
+    settings: Settings,
+    users: Vec<&'a User>,
+    groups: BTreeMap<&'a Name, &'a Group>,
+    sources: BTreeMap<&'a Name, Vec<Source>>,
+    sources_for_all: Vec<Source>,
+    grants: Vec<Grants>,
+    role_names: Vec<Role>,
+}
+
+impl<'a> Parts<'a> {
+    /// Takes a record; those of one role come in a row, as records are sorted.
+    fn push(&mut self, slot: &'a Slot) {
+        match slot {
+            Slot::Settings(settings) => self.settings = settings.clone(),
+            Slot::User(user) => self.users.push(user),
+            Slot::Group(group) => {
+                self.groups.insert(&group.name, group);
+            }
+            Slot::Source(source) => match &source.who {
+                Who::All => self.sources_for_all.push(source.clone()),
+                Who::User(name) => self.sources.entry(name).or_default().push(source.clone()),
+            },
+            Slot::Grant(grant) => {
+                if self.role_names.last() != Some(&grant.role) {
+                    self.role_names.push(grant.role.clone());
+                    self.grants.push(Grants::default());
+                }
+                let grants = self.grants.last_mut().expect("one was pushed with the role's name");
+                grants.push(&grant.resource, grant.permissions);
+            }
+        }
+    }
+
+    fn compile(mut self, version: u64) -> Policy {
+        login::sort(&mut self.sources_for_all);
+        let mut shared = BTreeMap::new();
+        let (mut users, mut places) = (Vec::with_capacity(self.users.len()), BTreeMap::new());
+        for user in std::mem::take(&mut self.users) {
+            let shared = shared.entry(&user.groups).or_insert_with(|| Arc::new(self.shared(&user.groups)));
+            let shared = Arc::clone(shared);
+            places.insert(user.name.clone(), users.len() as u32);
+            let mut sources = self.sources.remove(&user.name).unwrap_or_default();
+            login::sort(&mut sources);
+            let own = self.role(&Role::User(user.name.clone()));
+            let any = own.map_or(Permissions::NONE, |own| self.grants[own as usize].any).with(shared.any);
+            let (name, credential) = (user.name.clone(), user.credential.clone());
+            users.push(Compiled { name, credential, sources, own, shared, any });
+        }
+        let Parts { settings, sources_for_all, grants, role_names, .. } = self;
+        Policy { version, settings, users, places, grants, role_names, sources_for_all }
+    }
+
+    /// The roles of those who are in `groups`.
+    fn shared(&self, groups: &'a BTreeSet<Name>) -> Shared {
+        let names = groups::effective(groups, &self.groups).into_iter().cloned().map(Role::Group);
+        let roles: Vec<u32> = names.chain([Role::All]).filter_map(|role| self.role(&role)).collect();
+        let any = roles.iter().fold(Permissions::NONE, |any, &role| any.with(self.grants[role as usize].any));
+        Shared { any, roles }
+    }
+
+    /// The place of a role's grants, if it has some.
+    fn role(&self, role: &Role) -> Option<u32> {
+        self.role_names.binary_search(role).ok().map(|place| place as u32)
+    }
+}
