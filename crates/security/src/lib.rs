@@ -3,6 +3,7 @@
 //! * [`Slot`]: one record of the policy. Its bytes have a version and a page (`docs/formats/security.md`).
 //! * [`Slots`]: all records, within [`POLICY_BYTES_MAX`].
 //! * [`Policy`]: the records, compiled; immutable, with a version. It decides on logins and permissions, and explains.
+//! * [`Needs`]: the permissions that a request needs. The tables of them are where requests are decoded, in `node`.
 //!
 //! Invariants: no input makes [`Slot::read`] panic, or take memory that the bytes do not back. A missing record,
 //! and a record that names a missing one, gives no permission.
@@ -14,6 +15,7 @@ mod certificate;
 mod codec;
 mod credential;
 mod name;
+mod needs;
 mod permission;
 mod policy;
 mod slot;
@@ -24,6 +26,7 @@ pub use self::certificate::{Attribute, common_name};
 pub use self::codec::SLOT_VERSION;
 pub use self::credential::{Credential, PBKDF2_ROUNDS_MAX, VERIFIER_BYTES_MAX};
 pub use self::name::{NAME_BYTES_MAX, Name, NameError};
+pub use self::needs::Needs;
 pub use self::permission::{Permission, Permissions};
 pub use self::policy::{
     EFFECTIVE_GROUPS_MAX, Explanation, GROUP_DEPTH_MAX, Login, Offer, Policy, Refusal, UserId,

@@ -9,7 +9,8 @@
 //! 4. `change` names changes of operators for the audit log. `guard` refuses requests that a page of another site has
 //!    its reader send, by the node's names in `hosts`.
 //! 5. `unbuilt` names the features of Riak whose routes are not built.
-//! 6. `fault` has Riak's statuses and sentences for what goes wrong.
+//! 6. `needs` is the table of permissions by route, which no session asks yet.
+//! 7. `fault` has Riak's statuses and sentences for what goes wrong.
 //!
 //! Invariants: requests are answered in their order, each once; a request that is well framed and wrong otherwise
 //! costs its client nothing but the answer. Sockets and timeouts belong to the server.
@@ -37,6 +38,9 @@ mod listing;
 #[cfg(test)]
 mod memory_tests;
 mod names;
+mod needs;
+#[cfg(test)]
+mod needs_tests;
 mod object;
 mod options;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Stories of decisions, one rule each.
 
 use security::{
-    Attribute, Credential, EFFECTIVE_GROUPS_MAX, Explanation, GROUP_DEPTH_MAX, Login, Method, Offer,
+    Attribute, Credential, EFFECTIVE_GROUPS_MAX, Explanation, GROUP_DEPTH_MAX, Login, Method, Needs, Offer,
     Permission, Policy, Refusal, Resource, Slot, Slots, Target, common_name,
 };
 
@@ -205,4 +205,16 @@ fn a_decision_is_explained() {
         assert_eq!(explain(GET, target).to_string(), text);
     }
     assert_eq!(policy.name(u), &name("u"));
+}
+
+#[test]
+fn all_needs_of_a_request_have_to_be_met() {
+    let policy = policy([user("u", &[]), grant("user/u", bucket("t", "b"), &[Permission::Put])]);
+    let u = policy.user(b"u").unwrap();
+    let put = Needs::of([Permission::Put], Target::Bucket(b"t", b"b"));
+    for met in [Needs::Nothing, Needs::Login, put, put.and_if(false, GET)] {
+        assert_eq!(policy.missing(u, met), None);
+    }
+    let missing = policy.missing(u, put.and_if(true, GET)).unwrap();
+    assert_eq!(missing.to_string(), "Permission denied: User 'u' does not have 'riak_kv.get' on t/b");
 }

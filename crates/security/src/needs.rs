@@ -1,0 +1,42 @@
+//! The needs of a request: the permissions without which it is refused.
+
+use crate::permission::{Permission, Permissions};
+use crate::policy::{Explanation, Policy, UserId};
+use crate::slot::Target;
+
+/// What a client needs for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs<'a> {
+    /// Nothing, not even a login.
+    Nothing,
+    /// A login alone.
+    Login,
+    /// All of these permissions on the target.
+    All(Permissions, Target<'a>),
+}
+
+impl<'a> Needs<'a> {
+    /// These permissions on a target.
+    pub fn of<const N: usize>(permissions: [Permission; N], target: Target<'a>) -> Needs<'a> {
+        Needs::All(permissions.into_iter().collect(), target)
+    }
+
+    /// The same, and one more permission if `is_needed`.
+    pub fn and_if(self, is_needed: bool, permission: Permission) -> Needs<'a> {
+        match self {
+            Needs::All(permissions, target) if is_needed => {
+                Needs::All(permissions.with(permission.into()), target)
+            }
+            needs => needs,
+        }
+    }
+}
+
+impl Policy {
+    /// The first need that a user of this policy does not meet.
+    pub fn missing(&self, user: UserId, needs: Needs<'_>) -> Option<Explanation> {
+        let Needs::All(permissions, target) = needs else { return None };
+        let missing = permissions.iter().find(|&permission| !self.may(user, permission, target))?;
+        Some(self.explain(user, missing, target))
+    }
+}
