@@ -4,6 +4,7 @@
 //! * [`Slots`]: all records, within [`POLICY_BYTES_MAX`].
 //! * [`Policy`]: the records, compiled; immutable, with a version. It decides on logins and permissions, and explains.
 //! * [`Needs`]: the permissions that a request needs. The tables of them are where requests are decoded, in `node`.
+//! * [`Command`]: the words of `riak-admin security`, as changes of records.
 //!
 //! Invariants: no input makes [`Slot::read`] panic, or take memory that the bytes do not back. A missing record,
 //! and a record that names a missing one, gives no permission.
@@ -13,6 +14,7 @@
 
 mod certificate;
 mod codec;
+mod command;
 mod credential;
 mod name;
 mod needs;
@@ -24,6 +26,7 @@ mod source;
 
 pub use self::certificate::{Attribute, common_name};
 pub use self::codec::SLOT_VERSION;
+pub use self::command::{Command, CommandError, Print, Settable};
 pub use self::credential::{Credential, PBKDF2_ROUNDS_MAX, VERIFIER_BYTES_MAX};
 pub use self::name::{NAME_BYTES_MAX, Name, NameError};
 pub use self::needs::Needs;

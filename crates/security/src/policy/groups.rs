@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::name::Name;
-use crate::slot::Group;
+use crate::slot::{Group, Slot, SlotKey};
+use crate::slots::Slots;
 
 /// Groups in a row from a user on: more nesting than anybody can follow. Groups that are deeper give nothing.
 pub const GROUP_DEPTH_MAX: usize = 16;
@@ -41,4 +42,23 @@ pub(super) fn effective<'a>(
         level = next;
     }
     found
+}
+
+/// Whether all groups that a member of `direct` is in, count: none is too deep, and they are not too many.
+pub(crate) fn is_within_bounds(slots: &Slots, direct: &BTreeSet<Name>) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut level: Vec<&Name> = direct.iter().collect();
+    for _ in 0..GROUP_DEPTH_MAX {
+        let mut next = Vec::new();
+        for name in level {
+            if let Some(Slot::Group(group)) = slots.get(&SlotKey::Group(name.clone()))
+                && seen.insert(name)
+            {
+                next.extend(&group.groups);
+            }
+        }
+        level = next;
+    }
+    let is_new = |name: &&Name| !seen.contains(name) && slots.get(&SlotKey::Group((*name).clone())).is_some();
+    seen.len() <= EFFECTIVE_GROUPS_MAX && !level.iter().any(is_new)
 }

@@ -28,6 +28,7 @@ use crate::slots::Slots;
 use crate::source::{Source, Who};
 
 pub use self::explain::Explanation;
+pub(crate) use self::groups::is_within_bounds;
 pub use self::groups::{EFFECTIVE_GROUPS_MAX, GROUP_DEPTH_MAX};
 pub use self::login::{Login, Offer, Refusal};
 

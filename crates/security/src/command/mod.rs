@@ -1,0 +1,163 @@
+//! The words of `riak-admin security`: parsed to a command, then planned as changes of records.
+//!
+//! 1. [`Command::parse`] reads the words, without a look at the policy.
+//! 2. The caller hashes [`Command::password`], which needs a salt and time.
+//! 3. [`Command::plan`] gives the changes, or Riak's text for the error.
+//!
+//! Invariants: a plan is a function of its arguments. A command that fails changes nothing. Left out: the tables that
+//! the `print` commands and `status` show.
+
+mod parse;
+mod plan;
+
+use bytes::Bytes;
+use ipnet::IpNet;
+
+use crate::name::NameError;
+use crate::permission::Permissions;
+use crate::slot::{Options, Resource};
+use crate::source::Method;
+
+/// A command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Makes a user.
+    AddUser(Bytes, Settable),
+    /// Changes what is named of a user.
+    AlterUser(Bytes, Settable),
+    /// Removes a user, with sources and grants.
+    DelUser(Bytes),
+    /// Makes a group.
+    AddGroup(Bytes, Settable),
+    /// Changes what is named of a group.
+    AlterGroup(Bytes, Settable),
+    /// Removes a group, with memberships and grants.
+    DelGroup(Bytes),
+    /// Makes or replaces a source of some users.
+    AddSource(Vec<Bytes>, IpNet, Method, Options),
+    /// Removes a source of some users.
+    DelSource(Vec<Bytes>, IpNet),
+    /// Grants permissions to roles.
+    Grant(Permissions, Resource, Vec<Bytes>),
+    /// Revokes permissions of roles.
+    Revoke(Permissions, Resource, Vec<Bytes>),
+    /// Shows something, and changes nothing.
+    Print(Print),
+    /// Sets the ciphers.
+    SetCiphers(Bytes),
+    /// Makes clients log in.
+    Enable,
+    /// Lets clients in without a login.
+    Disable,
+}
+
+/// What is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Print {
+    /// All users.
+    Users,
+    /// One user.
+    User(Bytes),
+    /// All groups.
+    Groups,
+    /// One group.
+    Group(Bytes),
+    /// All sources.
+    Sources,
+    /// The grants of a role.
+    Grants(Bytes),
+    /// The ciphers.
+    Ciphers,
+    /// Whether security is on.
+    Status,
+}
+
+/// What the options of a user or a group set; what is not named stays.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Settable {
+    /// All groups, in place of those before.
+    pub groups: Option<Vec<Bytes>>,
+    /// The password of a user.
+    pub password: Option<Bytes>,
+    /// Other options.
+    pub options: Options,
+}
+
+/// Shows no password.
+impl std::fmt::Debug for Settable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let password = self.password.as_ref().map(|_| "..");
+        let mut fields = f.debug_struct("Settable");
+        fields.field("groups", &self.groups).field("password", &password);
+        fields.field("options", &self.options).finish()
+    }
+}
+
+/// Why a command fails. Its `Display` is Riak's text, where Riak has one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// The words are no command.
+    #[error("Usage: security {0}")]
+    Usage(&'static str),
+    /// An option is not of the form `key=value`.
+    #[error("Invalid option {0}, options are of the form key=value")]
+    Option(String),
+    /// There are more options, or longer ones, than a record has.
+    #[error("There are too many options, or one is too long")]
+    Options,
+    /// A password is empty.
+    #[error("A password must not be empty")]
+    EmptyPassword,
+    /// There is no such permission.
+    #[error("Permission not recognized: {0}")]
+    Permission(String),
+    /// A network is none.
+    #[error("Invalid CIDR: {0}")]
+    Net(String),
+    /// There is no such method.
+    #[error("Source not recognized: {0}")]
+    Method(String),
+    /// The name of a bucket type or a bucket is empty, or too long.
+    #[error("Invalid name of a bucket type or a bucket")]
+    ResourceName,
+    /// A name cannot be taken.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The name is taken.
+    #[error("This name is already in use")]
+    InUse,
+    /// There is no such user.
+    #[error("User not recognized: {0}")]
+    User(String),
+    /// There is no such group.
+    #[error("Group not recognized: {0}")]
+    Group(String),
+    /// There are no such users or groups.
+    #[error("Name(s) not recognized: {0}")]
+    Names(String),
+    /// These are users and groups.
+    #[error("Ambiguous names need to be prefixed with 'user/' or 'group/': {0}")]
+    Ambiguous(String),
+    /// The groups would be in each other.
+    #[error("Group {0} would be in itself")]
+    Cycle(String),
+    /// A user or a group would be in too many groups.
+    #[error("A user or a group is in at most {} groups", crate::slot::MEMBERSHIPS_MAX)]
+    Memberships,
+    /// Groups would be nested too deep, or a user would be in too many in all.
+    #[error("Groups are nested too deep, or too many count for one user")]
+    TooManyGroups,
+}
+
+impl Command {
+    /// The password that the caller hashes before it plans.
+    pub fn password(&self) -> Option<&[u8]> {
+        match self {
+            Command::AddUser(_, set) | Command::AlterUser(_, set) => set.password.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
