@@ -14,8 +14,8 @@ use crate::source::{Source, Who};
 /// Groups that a user or a group is in directly. More are no help to a reader, and each costs a check some time.
 pub const MEMBERSHIPS_MAX: usize = 64;
 
-/// Bytes of the name of a bucket type or a bucket in a grant, so that a few grants do not fill the policy. A bucket with
-/// a longer name has the grants of its type.
+/// Bytes of the name of a bucket type or a bucket in a grant, so that a few grants do not fill the policy. A bucket
+/// with a longer name has the grants of its type.
 pub const RESOURCE_NAME_BYTES_MAX: usize = 4 << 10;
 
 /// Options of a user, a group or a source.

@@ -32,7 +32,7 @@ impl Command {
         assert_eq!(self.password().is_some(), credential.is_some(), "a password is hashed before the plan");
         match self {
             Command::AddUser(name, set) => {
-                let name = new_name(slots, name)?;
+                let name = new_name(slots, name, SlotKey::User)?;
                 let (groups, options) = Default::default();
                 set_user(slots, User { name, credential: None, groups, options }, set, credential)
             }
@@ -42,7 +42,7 @@ impl Command {
                 Ok(removed(slots, &SlotKey::User(name.clone()), &Role::User(name.clone()), Some(&name)))
             }
             Command::AddGroup(name, set) => {
-                let name = new_name(slots, name)?;
+                let name = new_name(slots, name, SlotKey::Group)?;
                 let (groups, options) = Default::default();
                 set_group(slots, Group { name, groups, options }, set)
             }
@@ -90,11 +90,10 @@ fn group<'a>(slots: &'a Slots, name: &Bytes) -> Result<&'a Group, CommandError> 
     }
 }
 
-/// The name of a user or a group that is made: of no user and no group before, so it is not ambiguous.
-fn new_name(slots: &Slots, name: &Bytes) -> Result<Name, CommandError> {
+/// The name of a user or a group that is made. A user and a group may have the same name, as in Riak.
+fn new_name(slots: &Slots, name: &Bytes, key: fn(Name) -> SlotKey) -> Result<Name, CommandError> {
     let name = Name::create(name)?;
-    let is_used = slots.get(&SlotKey::User(name.clone())).or(slots.get(&SlotKey::Group(name.clone())));
-    if is_used.is_some() { Err(CommandError::InUse) } else { Ok(name) }
+    if slots.get(&key(name.clone())).is_some() { Err(CommandError::InUse) } else { Ok(name) }
 }
 
 fn set_user(slots: &Slots, mut user: User, set: &Settable, credential: Option<Credential>) -> Planned {

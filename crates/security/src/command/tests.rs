@@ -55,7 +55,7 @@ fn texts_of_errors() {
     let mut slots = all(&["add-user u", "add-group g"]);
     for (line, text) in [
         ("add-user u", "This name is already in use"),
-        ("add-user g", "This name is already in use"),
+        ("add-group G", "This name is already in use"),
         ("add-user ALL", "This name is reserved for system use"),
         ("add-user a=b", "Illegal character(s) in name"),
         ("add-user v x", "Invalid option x, options are of the form key=value"),
@@ -79,10 +79,7 @@ fn texts_of_errors() {
 #[test]
 fn a_name_of_a_user_and_a_group_needs_a_prefix() {
     let name = || Name::create(b"x").unwrap();
-    let mut slots = all(&["add-user x"]);
-    let (groups, options) = Default::default();
-    // Two changes at the same time can make it so.
-    slots.apply(&[Change::Put(Slot::Group(crate::Group { name: name(), groups, options }))]).unwrap();
+    let mut slots = all(&["add-user x", "add-group x"]);
     let ambiguous = "Ambiguous names need to be prefixed with 'user/' or 'group/': x";
     assert_eq!(error(&mut slots, "grant riak_kv.get on any to x"), ambiguous);
     run(&mut slots, "grant riak_kv.get on any to group/x").unwrap();
