@@ -3,9 +3,9 @@
 //! The modules, from the ground up: [`sys`] (CPU clocks, tools), [`stats`] (medians and spreads), [`load`] (closed
 //! loops of the crate `bench`), [`measure`] (CPU per operation), [`nodes`], [`redis`] and [`etcd`] (the measured
 //! servers), [`calibrate`] (the machine without them), [`strace`], [`rows`] and [`report`] (the output), [`figures`]
-//! (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`strong`], [`house`] (of the
-//! source files); [`load_generator`] is a file. On their own: [`micro`] counts instructions, [`fuzz`] gives random
-//! input, [`package`] makes what is installed.
+//! (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`strong`], [`operations`],
+//! [`house`] (of the source files); [`load_generator`] is a file. On their own: [`micro`] counts instructions, [`fuzz`]
+//! gives random input, [`package`] makes what is installed.
 //!
 //! The crate `words` measures the words of texts, and counts for [`house`] no items of tests.
 //!
@@ -24,6 +24,7 @@ mod machine;
 mod measure;
 mod micro;
 mod nodes;
+mod operations;
 mod package;
 mod quorum;
 mod redis;
@@ -76,6 +77,8 @@ enum Figures {
     Quorum(Options<quorum::Part>),
     /// Three nodes: consistent bucket types beside eventual ones, and beside etcd.
     Strong(Options<strong::Part>),
+    /// Three nodes: cost of metrics and health answers, and of scrapes under load.
+    Operations(Options<operations::Part>),
     /// The source files: methods, circles of files, long functions, asserts, files of a GET.
     House(Options<house::Part>),
     /// The load generator itself: what it can do, what it costs, whether it tells the truth.
@@ -88,6 +91,7 @@ impl Figures {
             Figures::FirstLight(options) => first_light::run(options),
             Figures::Quorum(options) => quorum::run(options),
             Figures::Strong(options) => strong::run(options),
+            Figures::Operations(options) => operations::run(options),
             Figures::House(options) => house::run(options),
             Figures::Bench(options) => load_generator::run(options),
         }
