@@ -275,7 +275,7 @@ mod tests {
         files.write(&Write::Append(Bytes::from_static(b"!"))).unwrap();
         files.set_starts(8).unwrap();
         drop(files);
-        let mut files = Files::open(data.path()).unwrap();
+        let files = Files::open(data.path()).unwrap();
         assert_eq!(files.read_log().unwrap().unwrap(), "whole and!");
         assert_eq!(files.next_start().unwrap(), 9);
         std::fs::write(data.path().join("membership/starts"), b"rubbish").unwrap();
