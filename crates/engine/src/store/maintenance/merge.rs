@@ -25,8 +25,7 @@ impl Store {
             return;
         }
         let replacing_thousandths = self.maintenance.replacing.thousandths();
-        let as_of = self.merges_as_of();
-        if self.maintenance.no_merge == Some(as_of) {
+        if self.maintenance.no_merge == Some(self.merges_as_of()) {
             return self.want_cut();
         }
         let options = MergeOptions { replacing_thousandths, ..self.options.levels() };
@@ -34,15 +33,18 @@ impl Store {
         if self.is_reclaiming() {
             plan = self.reclaiming_merge(&options);
         }
+        let mut is_wanted = plan.is_some();
         let plan = plan.or_else(|| {
             let room = self.room_for_jobs();
             let cursors = &mut self.maintenance.merge_cursors;
             let plan = self.version.pick_merge(&options, cursors)?;
+            is_wanted = true;
             if plan.needs() <= room { Some(plan) } else { self.version.pick_part(&options, cursors, room) }
         });
         let claimed = plan.and_then(|plan| Some((self.claim_room(plan.needs())?, plan)));
+        self.maintenance.merge_lacks_room = is_wanted && claimed.is_none();
         let Some((claim, plan)) = claimed else {
-            self.maintenance.no_merge = Some(as_of);
+            self.maintenance.no_merge = Some(self.merges_as_of());
             return self.want_cut();
         };
         if plan.tables().any(|table| self.maintenance.damaged_tables.contains(&table.id())) {
@@ -65,8 +67,7 @@ impl Store {
         MergesAsOf {
             manifests: self.counters.manifests,
             replacing_thousandths: self.maintenance.replacing.thousandths(),
-            is_reclaiming: self.is_reclaiming(),
-            looks: self.room.looks(),
+            looks: (self.is_reclaiming() || self.maintenance.merge_lacks_room).then(|| self.room.looks()),
         }
     }
 
@@ -175,9 +176,8 @@ impl Store {
 pub(super) struct MergesAsOf {
     manifests: u64,
     replacing_thousandths: u64,
-    is_reclaiming: bool,
-    /// The looks at the disk.
-    looks: u64,
+    /// The looks at the disk, while room is made or a merge lacks it.
+    looks: Option<u64>,
 }
 
 /// Of what is looked up in filters, so much at most is said to be there and is not: three tables of one in sixty.

@@ -72,6 +72,8 @@ pub(super) struct Maintenance {
     merge_claim: Option<Claim>,
     /// As of when no level was found too large, and nothing that makes room.
     no_merge: Option<merge::MergesAsOf>,
+    /// Whether the last look for a merge has found one without room.
+    merge_lacks_room: bool,
     replacing: merge::Replacing,
     /// What merges and the scrub have found lost, for [`Store::take_lost`].
     found_lost: Arc<LostRanges>,
