@@ -18,7 +18,7 @@ use base::Monotonic;
 use kv::{BucketProps, Error, Request, Response};
 use strong::wake::Urgency;
 
-use super::group::{GroupKey, HeldGroup};
+use super::group::GroupKey;
 use super::{ConsistentGroups, Todo};
 use crate::frontdoor::latency::Timed;
 use crate::peer::{LeaderAnswer, NodeId, PeerMessage};
@@ -205,13 +205,12 @@ impl ConsistentGroups {
         let key = pending.group;
         self.waiting.push(pending, now);
         // Its election comes before those that nobody waits for.
-        let is_leaderless = self.groups.get(&key).is_some_and(|held: &HeldGroup| !held.has_leader());
         let knows_dead_leader = self
             .groups
             .get(&key)
             .and_then(|it| it.group.leader())
             .is_some_and(|it| !self.reaches(env, key, it));
-        if is_leaderless && knows_dead_leader {
+        if knows_dead_leader {
             self.leaderless.push(key, Urgency::Waiting);
         }
     }

@@ -263,11 +263,17 @@ impl ConsistentGroups {
 
         self.follow_receiver(env, key);
         self.mark_if_settled(key);
-        let can_be_asked = self.groups.get(&key).is_some_and(HeldGroup::has_leader);
-        if can_be_asked {
+        if self.has_reached_leader(env, key) {
             self.leaderless.remove(key);
             self.todo.extend(self.waiting.take(key).into_iter().map(|it| Todo::Dispatch(Box::new(it))));
         }
+    }
+
+    /// Whether requests of a group have somewhere to go. A group that waits to be told of its leader's loss still takes
+    /// it for reached.
+    fn has_reached_leader(&self, env: &Env, key: GroupKey) -> bool {
+        let Some(held) = self.groups.get(&key) else { return false };
+        held.has_leader() && held.group.leader().is_some_and(|leader| self.reaches(env, key, leader))
     }
 
     /// Lets the groups take their time.

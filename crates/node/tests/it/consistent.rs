@@ -269,6 +269,29 @@ fn a_read_leaves_a_silent_leader_for_the_next_one() {
 }
 
 #[test]
+fn a_lost_leader_is_replaced_though_its_group_has_a_step_before_it_is_told() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = consistent(&data);
+    put(&mut cluster, 0, "k", "one", None).unwrap();
+    cluster.pass(TAKEOVER);
+    let leader = (0..3).find(|&node| leads(&cluster, node)).unwrap();
+    let (follower, behind) = ((leader + 1) % 3, (leader + 2) % 3);
+    cluster.cut(behind);
+    put(&mut cluster, leader, "k", "two", None).unwrap_err();
+    let (context, _) = get(&mut cluster, leader, "k").unwrap();
+    put(&mut cluster, leader, "k", "two", Some(context)).unwrap();
+
+    // Only the follower has the last entry, so no other one can lead.
+    cluster.kill(leader);
+    let shard = cluster.nodes[follower].as_mut().unwrap();
+    shard.link(NodeId(u16::try_from(leader).unwrap()), false);
+    cluster.begin(follower, Request::Get(GetRequest::new(bucket(), key("k"))));
+    cluster.cuts.clear();
+    cluster.pass(TAKEOVER);
+    assert!(leads(&cluster, follower));
+}
+
+#[test]
 fn a_leader_that_gets_another_birth_is_replaced_though_its_process_goes_on() {
     let data = tempfile::tempdir().unwrap();
     let mut cluster = consistent(&data);
