@@ -91,7 +91,7 @@ impl Reads {
         if base::planted!(ReadAnswerOfAnotherLife) {
             return self.rounds.iter().take_while(|round| round.context <= context).count();
         }
-        self.rounds.iter().position(|round| round.context == context).map_or(0, |at| at + 1)
+        self.rounds.iter().rposition(|round| round.context == context).map_or(0, |at| at + 1)
     }
 
     /// Takes the oldest round if it is confirmed.
