@@ -165,7 +165,10 @@ fn no_message_of_a_peer_makes_a_panic() {
                 match output {
                     Output::Persist(batch) => {
                         let replaced = batch.entries.first().map_or(u64::MAX, |first| first.index);
-                        assert!(batch.commit < replaced, "what stands there after a crash is not committed");
+                        assert!(
+                            batch.commit < replaced,
+                            "entries that a crash brings back are not committed"
+                        );
                         unsynced.push(batch.number);
                         known.extend(batch.entries.iter().map(|entry| (entry.index, entry.term)));
                     }

@@ -107,12 +107,7 @@ pub fn an_answer_to_another_life_is_late(seed: u64) -> World {
 
 /// A key is written between two parts of a follower's catch-up, and the follower is asked for it.
 pub fn a_key_is_written_beside_a_catch_up(seed: u64) -> World {
-    let mut world = World::quiet(seed, 3).with_limits(NO_LOG);
-    let leader = world.settle();
-    let late = (leader + 1) % 3;
-    put_all(&mut world, leader, 1);
-    world.settle();
-    world.crash(late);
+    let (mut world, [leader, late]) = with_voter_down(seed, true);
     for number in 0..2 {
         write(&mut world, leader, key(number), |attempt| Action::Put(100 * attempt + 10 + number));
     }
@@ -202,12 +197,7 @@ pub fn a_clone_is_started(seed: u64) -> World {
 
 /// A key is deleted and its tombstone reaped while a voter that has the key is away.
 pub fn a_tombstone_is_reaped_without_a_voter(seed: u64) -> World {
-    let mut world = World::quiet(seed, 3).with_limits(NO_LOG);
-    let leader = world.settle();
-    let late = (leader + 1) % 3;
-    put_all(&mut world, leader, 1);
-    world.settle();
-    world.crash(late);
+    let (mut world, [leader, late]) = with_voter_down(seed, true);
     delete(&mut world, leader, 5);
     let leader = world.settle();
     for _ in 0..2 {
@@ -223,12 +213,7 @@ pub fn a_tombstone_is_reaped_without_a_voter(seed: u64) -> World {
 
 /// Tombstones are to be reaped while a voter is caught up that has a key deleted since.
 pub fn a_tombstone_is_to_be_reaped_beside_a_catch_up(seed: u64) -> World {
-    let mut world = World::quiet(seed, 3).with_limits(NO_LOG);
-    let leader = world.settle();
-    let late = (leader + 1) % 3;
-    put_all(&mut world, leader, 1);
-    world.settle();
-    world.crash(late);
+    let (mut world, [leader, late]) = with_voter_down(seed, true);
     delete(&mut world, leader, 5);
     put_all(&mut world, leader, 10);
     let leader = world.settle();
@@ -245,11 +230,7 @@ pub fn a_tombstone_is_to_be_reaped_beside_a_catch_up(seed: u64) -> World {
 /// A catch-up is broken off between its parts, by a crash of the receiver; keys of the first part are written
 /// meanwhile.
 pub fn a_catch_up_goes_on_after_a_crash(seed: u64) -> World {
-    let mut world = World::quiet(seed, 3).with_limits(NO_LOG);
-    let leader = world.settle();
-    let late = (leader + 1) % 3;
-    world.settle();
-    world.crash(late);
+    let (mut world, [leader, late]) = with_voter_down(seed, false);
     put_all(&mut world, leader, 1);
     put_all(&mut world, leader, 10);
     let leader = world.settle();
@@ -265,11 +246,7 @@ pub fn a_catch_up_goes_on_after_a_crash(seed: u64) -> World {
 
 /// A catch-up is broken off while a part of it is folded, and another one begins.
 pub fn a_catch_up_is_broken_off_beside_a_fold(seed: u64) -> World {
-    let mut world = World::quiet(seed, 3).with_limits(NO_LOG);
-    let leader = world.settle();
-    let late = (leader + 1) % 3;
-    world.settle();
-    world.crash(late);
+    let (mut world, [leader, late]) = with_voter_down(seed, false);
     put_all(&mut world, leader, 1);
     let leader = world.settle();
     world.start(late);
@@ -317,6 +294,20 @@ fn three(seed: u64) -> (World, [usize; 3]) {
     let mut world = World::quiet(seed, 3);
     let leader = world.settle();
     (world, [leader, (leader + 1) % 3, (leader + 2) % 3])
+}
+
+/// A quiet world of three voters that keep no entry: the leader, and a voter that is down. That one may have a value of
+/// each key.
+fn with_voter_down(seed: u64, has_keys: bool) -> (World, [usize; 2]) {
+    let mut world = World::quiet(seed, 3).with_limits(NO_LOG);
+    let leader = world.settle();
+    let late = (leader + 1) % 3;
+    if has_keys {
+        put_all(&mut world, leader, 1);
+    }
+    world.settle();
+    world.crash(late);
+    (world, [leader, late])
 }
 
 /// A write that is acknowledged while a voter is cut off.
