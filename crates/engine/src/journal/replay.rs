@@ -304,7 +304,7 @@ impl Replay {
         let (end, next_jsn) = (fault.to, self.next_jsn);
         let start = self.current().source.start;
         if start > SEGMENT_HEADER_BYTES as u64 && fault.from == start {
-            // Nothing stands here by which the scanner could know it: what is left is a seal that was not synced.
+            // The scanner has read no record here, so it does not know the number. The rest of a seal may stand here.
             fault.lost.from_jsn = fault.lost.from_jsn.or(next_jsn);
         }
         fault.lost.to_jsn = self.current().later.map(|later| later.jsn);

@@ -296,19 +296,18 @@ impl Stash {
         self.group(group).marked = Some((jsn, seq));
     }
 
-    /// The heads of the states of suspect groups, by number.
-    pub fn suspect_heads(&self) -> Vec<(GroupNumber, Vec<u8>)> {
-        let suspect =
-            |(_, known): &(&GroupNumber, &Group)| known.suspect_through.is_some() && known.state.is_some();
-        let mut heads: Vec<(GroupNumber, Vec<u8>)> =
-            self.groups.iter().filter(suspect).map(|(&group, known)| (group, known.head(false))).collect();
+    /// The heads of the states of suspect groups, in order, to be written: with them the ledger has their progress.
+    pub fn take_suspect_heads(&mut self) -> Vec<(GroupNumber, Vec<u8>)> {
+        let is_suspect = |known: &Group| known.suspect_through.is_some() && known.state.is_some();
+        let suspect = self.groups.iter_mut().filter(|(_, known)| is_suspect(known));
+        let mut heads: Vec<(GroupNumber, Vec<u8>)> = suspect
+            .map(|(&group, known)| {
+                known.marked = None;
+                (group, known.head(false))
+            })
+            .collect();
         heads.sort_unstable_by_key(|(group, _)| *group);
         heads
-    }
-
-    /// A state is written beside those of batches: with it the ledger has how far the group is.
-    pub fn forget_mark(&mut self, group: GroupNumber) {
-        self.group(group).marked = None;
     }
 
     /// Removes all that is known of a group.

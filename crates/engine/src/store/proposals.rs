@@ -6,6 +6,7 @@
 //!    own records; it has no state of the group until its memtable is put aside, or the next state is written.
 //! 3. When a segment begins, entries in one that is two or more behind are appended again, with all of their group
 //!    above them, so that what keeps segments from compaction is bounded.
+//! 4. At the end of an open, the states of suspect groups are written: the damage may not be found again.
 //!
 //! Entries that are not applied are in memory as well.
 
@@ -261,18 +262,17 @@ impl Store {
         Ok(Some(at.seq))
     }
 
-    /// Writes the states of suspect groups at the end of an open. What makes them suspect may not be replayed again: it
-    /// keeps no segment.
+    /// Writes the states of suspect groups at the end of an open. The damage that makes them suspect may not be replayed
+    /// again: it keeps no segment. Their few bytes are written on a full disk, too.
+    ///
+    /// # Errors
+    /// As for [`Store::write`].
     pub(super) fn keep_suspicions(&mut self) -> Result<(), Error> {
-        let Some(groups) = self.groups.as_ref() else { return Ok(()) };
+        let Some(groups) = self.groups.as_mut() else { return Ok(()) };
         let Some(tag) = groups.state_tag else { return Ok(()) };
-        let heads: Vec<(GroupNumber, Vec<u8>)> = groups.stash.suspect_heads();
-        for (group, head) in heads {
+        for (group, head) in groups.stash.take_suspect_heads() {
             self.writer.begin_batch(record::RECORD_OVERHEAD_BYTES_MAX + head.len())?;
             self.note_segment();
-            if let Some(groups) = &mut self.groups {
-                groups.stash.forget_mark(group);
-            }
             self.put(&state_key(tag, group), &head, &[], None, 0);
             self.writer.want_sync();
         }

@@ -236,7 +236,7 @@ fn the_reserve_lets_finish_what_must_be_and_deletions_bring_writes_back() {
     store.close().unwrap();
 }
 
-/// A merge that found no room is tried again when there is some, though level 0 is full and nothing is written any more.
+/// A merge that found no room is tried again when there is some, though level 0 is full and no write comes.
 #[test]
 fn a_merge_without_room_is_tried_again_beside_a_full_level_0() {
     const LOOKS: u64 = 2;
