@@ -5,7 +5,7 @@
 //! servers), [`calibrate`] (the machine without them), [`strace`], [`rows`] and [`report`] (the output), [`figures`]
 //! (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`strong`], [`operations`],
 //! [`house`] (of the source files); [`load_generator`] is a file. On their own: [`micro`] counts instructions, [`fuzz`]
-//! gives random input, [`package`] makes what is installed.
+//! gives random input, [`package`] makes packages.
 //!
 //! The crate `words` measures the words of texts, and counts for [`house`] no items of tests.
 //!

@@ -207,7 +207,7 @@ pub enum Planted {
     V4NetMatchesMapped,
     /// Of two sources with prefixes of the same length the one for all users decides.
     AllBeforeUser,
-    /// The first attribute of a certificate's subject names the user, whatever its type.
+    /// The first attribute of a certificate's subject names the user, of any type.
     CnFromAnyRdn,
     /// A walk over groups goes through a group as often as it is met.
     GroupCycleHangs,

@@ -15,7 +15,7 @@ use crate::credential::{Credential, PBKDF2_ROUNDS_MAX, VERIFIER_BYTES_MAX};
 use crate::name::Name;
 use crate::permission::Permissions;
 use crate::slot::*;
-use crate::source::{Method, Source, Who, normal_net};
+use crate::source::{Method, Source, SourceUser, normal_net};
 
 /// The version of records that is written, and the only one read.
 pub const SLOT_VERSION: u8 = 1;
@@ -113,9 +113,9 @@ fn put_key(out: &mut BytesMut, key: &SlotKey) {
             out.put_u8(kind::GROUP);
             put_bytes(out, name.as_bytes());
         }
-        SlotKey::Source(who, net) => {
+        SlotKey::Source(user, net) => {
             out.put_u8(kind::SOURCE);
-            put_who(out, who);
+            put_source_user(out, user);
             put_net(out, net);
         }
         SlotKey::Grant(role, resource) => {
@@ -131,7 +131,7 @@ fn read_key(fields: &mut Reader) -> Result<SlotKey, Malformed> {
         kind::SETTINGS => SlotKey::Settings,
         kind::USER => SlotKey::User(read_name(fields)?),
         kind::GROUP => SlotKey::Group(read_name(fields)?),
-        kind::SOURCE => SlotKey::Source(read_who(fields)?, read_net(fields)?),
+        kind::SOURCE => SlotKey::Source(read_source_user(fields)?, read_net(fields)?),
         kind::GRANT => SlotKey::Grant(read_role(fields)?, read_resource(fields)?),
         _ => return Err(Malformed("an unknown kind of record")),
     })
@@ -155,14 +155,14 @@ fn read_content(fields: &mut Reader, key: SlotKey) -> Result<Slot, Malformed> {
         SlotKey::Group(name) => {
             Slot::Group(Group { name, groups: read_groups(fields)?, options: read_options(fields)? })
         }
-        SlotKey::Source(who, net) => {
+        SlotKey::Source(user, net) => {
             let method = match fields.u8()? {
                 0 => Method::Trust,
                 1 => Method::Password,
                 2 => Method::Certificate,
                 _ => return Err(Malformed("an unknown method of a source")),
             };
-            Slot::Source(Source { who, net, method, options: read_options(fields)? })
+            Slot::Source(Source { user, net, method, options: read_options(fields)? })
         }
         SlotKey::Grant(role, resource) => match Permissions(fields.u64()?) {
             Permissions::NONE => return Err(Malformed("a grant of nothing")),
@@ -171,20 +171,20 @@ fn read_content(fields: &mut Reader, key: SlotKey) -> Result<Slot, Malformed> {
     })
 }
 
-fn put_who(out: &mut BytesMut, who: &Who) {
-    match who {
-        Who::All => out.put_u8(0),
-        Who::User(name) => {
+fn put_source_user(out: &mut BytesMut, user: &SourceUser) {
+    match user {
+        SourceUser::All => out.put_u8(0),
+        SourceUser::User(name) => {
             out.put_u8(1);
             put_bytes(out, name.as_bytes());
         }
     }
 }
 
-fn read_who(fields: &mut Reader) -> Result<Who, Malformed> {
+fn read_source_user(fields: &mut Reader) -> Result<SourceUser, Malformed> {
     match fields.u8()? {
-        0 => Ok(Who::All),
-        1 => Ok(Who::User(read_name(fields)?)),
+        0 => Ok(SourceUser::All),
+        1 => Ok(SourceUser::User(read_name(fields)?)),
         _ => Err(Malformed("a source for nobody")),
     }
 }

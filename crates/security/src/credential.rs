@@ -4,13 +4,13 @@ use std::fmt;
 
 use bytes::Bytes;
 
-/// Bytes of an argon2id verifier (its text with parameters, salt and hash), several times what is usual.
+/// Bytes of an argon2id verifier (its text with parameters, salt and hash), several times the usual ones.
 pub const VERIFIER_BYTES_MAX: usize = 512;
 
 /// Rounds of an imported hash. Riak makes 65,536; more than these would hold the hashing thread for seconds.
 pub const PBKDF2_ROUNDS_MAX: u32 = 1 << 20;
 
-/// What a password is verified against.
+/// The verifier of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credential {
     /// The verifier of argon2id, as the text that names its parameters.

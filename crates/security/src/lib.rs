@@ -39,7 +39,7 @@ pub use self::slot::{
     Role, Settings, Slot, SlotKey, Target, User,
 };
 pub use self::slots::{Change, POLICY_BYTES_MAX, Slots};
-pub use self::source::{Method, Source, Who, normal_address, normal_net};
+pub use self::source::{Method, Source, SourceUser, normal_address, normal_net};
 
 /// Why records cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@ use crate::permission::{Permission, Permissions};
 use crate::policy::{Explanation, Policy, UserId};
 use crate::slot::Target;
 
-/// What a client needs for a request.
+/// The needs of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs<'a> {
     /// Nothing, not even a login.

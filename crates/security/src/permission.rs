@@ -4,7 +4,7 @@ use std::fmt;
 
 macro_rules! permissions {
     ($($variant:ident = $number:literal, $name:literal;)*) => {
-        /// What a role may be allowed to do. Its number is its bit in records, and is never reused.
+        /// A right that a role may have. Its number is its bit in records, and is never reused.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Permission {
@@ -89,12 +89,12 @@ impl Permissions {
         self.0 == 0
     }
 
-    /// What is in one of both.
+    /// Permissions in one of both.
     pub fn with(self, other: Permissions) -> Permissions {
         Permissions(self.0 | other.0)
     }
 
-    /// What is in this one alone.
+    /// Permissions in this one alone.
     pub fn without(self, other: Permissions) -> Permissions {
         Permissions(self.0 & !other.0)
     }

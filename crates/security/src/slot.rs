@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use crate::credential::Credential;
 use crate::name::Name;
 use crate::permission::Permissions;
-use crate::source::{Source, Who};
+use crate::source::{Source, SourceUser};
 
 /// Groups that a user or a group is in directly. More are no help to a reader, and each costs a check some time.
 pub const MEMBERSHIPS_MAX: usize = 64;
@@ -32,11 +32,11 @@ pub type Options = BTreeMap<Bytes, Bytes>;
 pub struct User {
     /// The name.
     pub name: Name,
-    /// What the password is verified against; without it no password is right.
+    /// The verifier of the password; without it no password is right.
     pub credential: Option<Credential>,
     /// Groups, at most [`MEMBERSHIPS_MAX`].
     pub groups: BTreeSet<Name>,
-    /// What else was said.
+    /// Other options.
     pub options: Options,
 }
 
@@ -47,7 +47,7 @@ pub struct Group {
     pub name: Name,
     /// Groups whose grants its members have too, at most [`MEMBERSHIPS_MAX`].
     pub groups: BTreeSet<Name>,
-    /// What else was said.
+    /// Other options.
     pub options: Options,
 }
 
@@ -73,7 +73,7 @@ pub enum Resource {
     Bucket(Bytes, Bytes),
 }
 
-/// What a request touches.
+/// The target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// Nothing that has a name, or everything: only a grant on any covers it.
@@ -129,7 +129,7 @@ pub enum SlotKey {
     /// A group.
     Group(Name),
     /// A source.
-    Source(Who, IpNet),
+    Source(SourceUser, IpNet),
     /// A grant.
     Grant(Role, Resource),
 }
@@ -141,7 +141,7 @@ impl Slot {
             Slot::Settings(_) => SlotKey::Settings,
             Slot::User(user) => SlotKey::User(user.name.clone()),
             Slot::Group(group) => SlotKey::Group(group.name.clone()),
-            Slot::Source(source) => SlotKey::Source(source.who.clone(), source.net),
+            Slot::Source(source) => SlotKey::Source(source.user.clone(), source.net),
             Slot::Grant(grant) => SlotKey::Grant(grant.role.clone(), grant.resource.clone()),
         }
     }

@@ -15,7 +15,7 @@ const MAPPED_BITS: u8 = 96;
 
 /// The users that a source is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Who {
+pub enum SourceUser {
     /// One user.
     User(Name),
     /// All users.
@@ -55,12 +55,12 @@ impl Method {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The users.
-    pub who: Who,
+    pub user: SourceUser,
     /// The network, as [`normal_net`] has it.
     pub net: IpNet,
     /// How they log in.
     pub method: Method,
-    /// What else was said; kept, and without meaning here.
+    /// Other options; kept, and without meaning here.
     pub options: Options,
 }
 

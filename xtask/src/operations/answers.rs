@@ -40,7 +40,7 @@ const SCRAPE_KB_MAX: f64 = 64.0;
 /// The bar on series: 500, and 15 for each other node.
 const SERIES_MAX: f64 = 500.0 + 15.0 * (NODES - 1) as f64;
 
-/// What one answer cost.
+/// The cost of one answer.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     cpu_us: f64,

@@ -10,7 +10,7 @@
 //!    its reader send, by the node's names in `hosts`.
 //! 5. `unbuilt` names the features of Riak whose routes are not built.
 //! 6. `needs` is the table of permissions by route, which no session asks yet.
-//! 7. `fault` has Riak's statuses and sentences for what goes wrong.
+//! 7. `fault` has Riak's statuses and sentences for errors.
 //!
 //! Invariants: requests are answered in their order, each once; a request that is well framed and wrong otherwise
 //! costs its client nothing but the answer. Sockets and timeouts belong to the server.

@@ -15,7 +15,7 @@ use super::admin::Page;
 use super::fold::{Path, Word};
 use super::route::{Form, Route};
 
-/// What a request needs, before its body is looked at.
+/// The needs of a request, before its body is looked at.
 #[cfg_attr(not(test), expect(dead_code, reason = "no session asks for a login yet"))]
 pub(super) fn needs<'a>(route: &'a Route, method: Method, query: &Query) -> Needs<'a> {
     let reads = reads(method);

@@ -1,4 +1,4 @@
-//! The table of permissions, and that it speaks of what is done: the needs of a route are those of its request.
+//! The table of permissions, and its agreement with requests: the needs of a route are those of its request.
 
 use bytes::Bytes;
 use kv::fold::{Finds, Scope};

@@ -8,7 +8,7 @@ use kv::bucket::DEFAULT_TYPE;
 use protocol::{Request, codes};
 use security::{Needs, Permission as P, Target};
 
-/// What a message needs.
+/// The needs of a message.
 #[cfg_attr(not(test), expect(dead_code, reason = "no session asks for a login yet"))]
 pub(super) fn needs(message: &Request) -> Needs<'_> {
     match message {

@@ -14,8 +14,8 @@ fn golden() -> Vec<(Slot, &'static str)> {
     let options = || Options::from([("o".into(), "v".into())]);
     let user =
         |credential| Slot::User(User { name: name("u"), credential, groups: groups(), options: options() });
-    let source = |who, net: &str, method| {
-        Slot::Source(Source { who, net: net.parse().unwrap(), method, options: Options::new() })
+    let source = |user, net: &str, method| {
+        Slot::Source(Source { user, net: net.parse().unwrap(), method, options: Options::new() })
     };
     let grant = |role, resource| Slot::Grant(Grant { role, resource, permissions: Permissions(0x0102) });
     let imported = Credential::RiakPbkdf2 { rounds: 65_536, salt: "s".into(), hash: "h".into() };
@@ -28,12 +28,12 @@ fn golden() -> Vec<(Slot, &'static str)> {
             Slot::Group(Group { name: name("g"), groups: BTreeSet::new(), options: Options::new() }),
             "010201670000",
         ),
-        (source(Who::All, "10.0.0.0/8", Method::Trust), "0103000408 0a000000 00 00"),
+        (source(SourceUser::All, "10.0.0.0/8", Method::Trust), "0103000408 0a000000 00 00"),
         (
-            source(Who::User(name("u")), "2001:db8::/32", Method::Certificate),
+            source(SourceUser::User(name("u")), "2001:db8::/32", Method::Certificate),
             "0103010175 0620 20010db8000000000000000000000000 02 00",
         ),
-        (source(Who::All, "127.0.0.1/32", Method::Password), "0103000420 7f000001 01 00"),
+        (source(SourceUser::All, "127.0.0.1/32", Method::Password), "0103000420 7f000001 01 00"),
         (grant(Role::All, Resource::Any), "01040000 0201000000000000"),
         (grant(Role::User(name("u")), Resource::Type("t".into())), "0104010175 010174 0201000000000000"),
         (

@@ -23,13 +23,13 @@ use crate::source::Method;
 pub enum Command {
     /// Makes a user.
     AddUser(Bytes, Settable),
-    /// Changes what is named of a user.
+    /// Changes the named options of a user.
     AlterUser(Bytes, Settable),
     /// Removes a user, with sources and grants.
     DelUser(Bytes),
     /// Makes a group.
     AddGroup(Bytes, Settable),
-    /// Changes what is named of a group.
+    /// Changes the named options of a group.
     AlterGroup(Bytes, Settable),
     /// Removes a group, with memberships and grants.
     DelGroup(Bytes),
@@ -51,7 +51,7 @@ pub enum Command {
     Disable,
 }
 
-/// What is shown.
+/// A view of the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Print {
     /// All users.
@@ -72,7 +72,7 @@ pub enum Print {
     Status,
 }
 
-/// What the options of a user or a group set; what is not named stays.
+/// Options of a user or a group that are set; the others stay.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Settable {
     /// All groups, in place of those before.

@@ -14,7 +14,7 @@ use crate::slot::{
     Grant, Group, MEMBERSHIPS_MAX, OPTIONS_MAX, Options, Resource, Role, Settings, Slot, SlotKey, User,
 };
 use crate::slots::{Change, Slots};
-use crate::source::{Method, Source, Who};
+use crate::source::{Method, Source, SourceUser};
 
 type Planned = Result<Vec<Change>, CommandError>;
 
@@ -27,7 +27,7 @@ impl Command {
     /// [`CommandError`].
     ///
     /// # Panics
-    /// If there is a password without a credential, or the reverse: the caller hashes what it is asked to.
+    /// If there is a password without a credential, or the reverse: the caller hashes each password that it is given.
     pub fn plan(&self, slots: &Slots, credential: Option<Credential>) -> Planned {
         assert_eq!(self.password().is_some(), credential.is_some(), "a password is hashed before the plan");
         match self {
@@ -52,7 +52,7 @@ impl Command {
                 add_source(slots, users, *net, *method, options)
             }
             Command::DelSource(users, net) => {
-                let keys = whos(slots, users)?.into_iter().map(|who| SlotKey::Source(who, *net));
+                let keys = source_users(slots, users)?.into_iter().map(|user| SlotKey::Source(user, *net));
                 Ok(keys.map(Change::Remove).collect())
             }
             Command::Grant(permissions, resource, names) => {
@@ -117,7 +117,7 @@ fn set_group(slots: &Slots, mut group: Group, set: &Settable) -> Planned {
     }
     merge(&mut group.options, &set.options)?;
     let changes = vec![Change::Put(Slot::Group(group))];
-    // The members of the group are those for whom it can become too much.
+    // Only for members of the group can it become too much.
     let mut after = slots.clone();
     let is_applied = after.apply(&changes).is_ok();
     let is_within = after.iter().all(|slot| match slot {
@@ -125,7 +125,7 @@ fn set_group(slots: &Slots, mut group: Group, set: &Settable) -> Planned {
         Slot::Group(group) => is_within_bounds(&after, &group.groups),
         _ => true,
     });
-    // A policy that is too large is refused by those who apply the changes.
+    // A policy that is too large is refused where the changes are applied.
     if is_applied && !is_within { Err(CommandError::TooManyGroups) } else { Ok(changes) }
 }
 
@@ -162,7 +162,7 @@ fn reaches(slots: &Slots, from: &BTreeSet<Name>, wanted: &Name) -> bool {
 fn removed(slots: &Slots, key: &SlotKey, role: &Role, user: Option<&Name>) -> Vec<Change> {
     let goes = |key: &SlotKey| match key {
         SlotKey::Grant(of, _) => of == role,
-        SlotKey::Source(Who::User(of), _) => Some(of) == user,
+        SlotKey::Source(SourceUser::User(of), _) => Some(of) == user,
         _ => false,
     };
     let others = slots.iter().map(Slot::key).filter(goes);
@@ -191,21 +191,21 @@ fn is_all(names: &[Bytes]) -> bool {
 }
 
 /// The users of a source.
-fn whos(slots: &Slots, names: &[Bytes]) -> Result<Vec<Who>, CommandError> {
+fn source_users(slots: &Slots, names: &[Bytes]) -> Result<Vec<SourceUser>, CommandError> {
     if is_all(names) {
-        return Ok(vec![Who::All]);
+        return Ok(vec![SourceUser::All]);
     }
     let unknown: Vec<_> =
         names.iter().filter(|name| user(slots, name).is_err()).map(|name| text(name)).collect();
     if !unknown.is_empty() || names.is_empty() {
         return Err(CommandError::Names(unknown.join(",")));
     }
-    names.iter().map(|name| Ok(Who::User(user(slots, name)?.name.clone()))).collect()
+    names.iter().map(|name| Ok(SourceUser::User(user(slots, name)?.name.clone()))).collect()
 }
 
 fn add_source(slots: &Slots, names: &[Bytes], net: IpNet, method: Method, options: &Options) -> Planned {
-    let source = |who| Slot::Source(Source { who, net, method, options: options.clone() });
-    Ok(whos(slots, names)?.into_iter().map(source).map(Change::Put).collect())
+    let source = |user| Slot::Source(Source { user, net, method, options: options.clone() });
+    Ok(source_users(slots, names)?.into_iter().map(source).map(Change::Put).collect())
 }
 
 /// The roles of names: users and groups, with `user/` or `group/` in front where a name is of both.

@@ -15,7 +15,7 @@ pub enum Explanation {
     Granted {
         /// The user, a group of the user, or all.
         role: Role,
-        /// What the grant is on.
+        /// The resource of the grant.
         resource: Resource,
         /// The permission.
         permission: Permission,

@@ -1,4 +1,4 @@
-//! Logins: the source that decides, and what it asks for.
+//! Logins: the source that decides, and the proof that it asks for.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use crate::credential::Credential;
 use crate::policy::{Policy, UserId};
 use crate::source::{Method, Source, covers, normal_address};
 
-/// What a client offers as a proof.
+/// The proof that a client offers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Offer<'a> {
     /// A password.

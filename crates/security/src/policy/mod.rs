@@ -5,11 +5,11 @@
 //! 3. [`Policy::may`] decides on a permission, and [`Policy::explain`] says why.
 //!
 //! Invariants: a permission is there only by a grant to the user, to a group of the user that exists, or to all, on the
-//! target or on what it is in. Compilation ends for all records, with memory in proportion to their bytes, but for the
+//! target or on the type or the whole that it is in. Compilation ends for all records, with memory in proportion to their bytes, but for the
 //! groups of users, which [`EFFECTIVE_GROUPS_MAX`] bounds. Users of the same groups share them.
 //!
 //! A [`UserId`] is of one version. The caller compares [`Policy::version`] before each request, and looks the user up
-//! by name in a newer policy; a user who is not there any more has no permission.
+//! by name in a newer policy; a user that is gone has no permission.
 
 mod explain;
 mod grants;
@@ -25,7 +25,7 @@ use crate::name::Name;
 use crate::permission::{Permission, Permissions};
 use crate::slot::{Group, Resource, Role, Settings, Slot, Target, User};
 use crate::slots::Slots;
-use crate::source::{Source, Who};
+use crate::source::{Source, SourceUser};
 
 pub use self::explain::Explanation;
 pub(crate) use self::groups::is_within_bounds;
@@ -65,11 +65,11 @@ struct Compiled {
     own: Option<u32>,
     /// Grants by groups, and to all.
     shared: Arc<Shared>,
-    /// Permissions on everything, by whatever role.
+    /// Permissions on everything, by any role.
     any: Permissions,
 }
 
-/// The roles of users who are in the same groups, the nearest first; at the end `all`.
+/// The roles of users in the same groups, the nearest first; at the end `all`.
 #[derive(Debug)]
 struct Shared {
     any: Permissions,
@@ -172,9 +172,9 @@ impl<'a> Parts<'a> {
             Slot::Group(group) => {
                 self.groups.insert(&group.name, group);
             }
-            Slot::Source(source) => match &source.who {
-                Who::All => self.sources_for_all.push(source.clone()),
-                Who::User(name) => self.sources.entry(name).or_default().push(source.clone()),
+            Slot::Source(source) => match &source.user {
+                SourceUser::All => self.sources_for_all.push(source.clone()),
+                SourceUser::User(name) => self.sources.entry(name).or_default().push(source.clone()),
             },
             Slot::Grant(grant) => {
                 if self.role_names.last() != Some(&grant.role) {
@@ -206,7 +206,7 @@ impl<'a> Parts<'a> {
         Policy { version, settings, users, places, grants, role_names, sources_for_all }
     }
 
-    /// The roles of those who are in `groups`.
+    /// The roles of users in `groups`.
     fn shared(&self, groups: &'a BTreeSet<Name>) -> Shared {
         let names = groups::effective(groups, &self.groups).into_iter().cloned().map(Role::Group);
         let roles: Vec<u32> = names.chain([Role::All]).filter_map(|role| self.role(&role)).collect();

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use security::{
     Change, Credential, Grant, Group, Method, Name, Options, Permission, Permissions, Policy, Resource, Role,
-    Slot, Slots, Source, User, Who, normal_net,
+    Slot, Slots, Source, SourceUser, User, normal_net,
 };
 
 pub fn name(text: &str) -> Name {
@@ -23,11 +23,11 @@ pub fn group(text: &str, groups: &[&str]) -> Slot {
     Slot::Group(Group { name: name(text), groups, options: Options::new() })
 }
 
-/// A source for `who`, which is `all` or a user.
-pub fn source(who: &str, net: &str, method: Method) -> Slot {
-    let who = if who == "all" { Who::All } else { Who::User(name(who)) };
+/// A source for a user, or for `all`.
+pub fn source(user: &str, net: &str, method: Method) -> Slot {
+    let user = if user == "all" { SourceUser::All } else { SourceUser::User(name(user)) };
     Slot::Source(Source {
-        who,
+        user,
         net: normal_net(net.parse().expect("a network of the test")),
         method,
         options: Options::new(),

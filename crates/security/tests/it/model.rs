@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use security::{
     Explanation, Grant, Method, Name, Permission, Permissions, Policy, Resource, Role, Slot, SlotKey, Slots,
-    Source, Target, Who, normal_address,
+    Source, SourceUser, Target, normal_address,
 };
 
 use crate::build::{address, grant, group, name, role, slots, source, user};
@@ -34,12 +34,12 @@ fn any_resource() -> impl Strategy<Value = Resource> {
 fn any_slot() -> impl Strategy<Value = Slot> {
     let groups = || prop::sample::subsequence(&GROUPS[..], 0..3);
     let methods = [Method::Trust, Method::Password, Method::Certificate];
-    let who = prop::sample::select(vec!["u", "v", "all"]);
+    let source_users = prop::sample::select(vec!["u", "v", "all"]);
     prop_oneof![
         (prop::sample::select(&USERS[..]), groups()).prop_map(|(name, groups)| user(name, &groups)),
         (prop::sample::select(&GROUPS[..]), groups()).prop_map(|(name, groups)| group(name, &groups)),
-        (who, prop::sample::select(&NETS[..]), prop::sample::select(methods.to_vec()))
-            .prop_map(|(who, net, method)| source(who, net, method)),
+        (source_users, prop::sample::select(&NETS[..]), prop::sample::select(methods.to_vec()))
+            .prop_map(|(user, net, method)| source(user, net, method)),
         (prop::sample::select(&ROLES[..]), any_resource(), prop::sample::subsequence(&PERMISSIONS[..], 1..3))
             .prop_map(|(to, resource, permissions)| grant(to, resource, &permissions)),
     ]
@@ -85,13 +85,13 @@ fn permissions(slots: &Slots, user: &str, target: Target<'_>) -> Permissions {
 /// The source that decides.
 fn source_of(slots: &Slots, user: &str, from: IpAddr) -> Option<Source> {
     slots.get(&SlotKey::User(name(user)))?;
-    let own = Who::User(name(user));
+    let own = SourceUser::User(name(user));
     let sources = slots.iter().filter_map(|slot| match slot {
-        Slot::Source(source) if source.who == own || source.who == Who::All => Some(source),
+        Slot::Source(source) if source.user == own || source.user == SourceUser::All => Some(source),
         _ => None,
     });
     let matching = sources.filter(|source| source.net.contains(&normal_address(from)));
-    matching.max_by_key(|source| (source.net.prefix_len(), source.who == own)).cloned()
+    matching.max_by_key(|source| (source.net.prefix_len(), source.user == own)).cloned()
 }
 
 fn check_user(policy: &Policy, slots: &Slots, user: &str, targets: &[Target<'_>]) {
