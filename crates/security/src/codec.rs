@@ -40,7 +40,7 @@ impl Slot {
         put_key(out, &self.key());
         match self {
             Slot::Settings(settings) => {
-                out.put_u8(settings.is_enabled.into());
+                out.put_u8(mode_byte(settings.mode));
                 put_bytes(out, &settings.ciphers);
             }
             Slot::User(user) => {
@@ -137,15 +137,24 @@ fn read_key(fields: &mut Reader) -> Result<SlotKey, Malformed> {
     })
 }
 
+fn mode_byte(mode: Mode) -> u8 {
+    match mode {
+        Mode::Off => 0,
+        Mode::On => 1,
+        Mode::Permissive => 2,
+    }
+}
+
 fn read_content(fields: &mut Reader, key: SlotKey) -> Result<Slot, Malformed> {
     Ok(match key {
         SlotKey::Settings => {
-            let is_enabled = match fields.u8()? {
-                0 => false,
-                1 => true,
-                _ => return Err(Malformed("security is neither on nor off")),
+            let mode = match fields.u8()? {
+                0 => Mode::Off,
+                1 => Mode::On,
+                2 => Mode::Permissive,
+                _ => return Err(Malformed("an unknown mode of security")),
             };
-            Slot::Settings(Settings { is_enabled, ciphers: read_bytes(fields, OPTION_BYTES_MAX)? })
+            Slot::Settings(Settings { mode, ciphers: read_bytes(fields, OPTION_BYTES_MAX)? })
         }
         SlotKey::User(name) => {
             let credential = read_credential(fields)?;

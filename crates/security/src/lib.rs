@@ -35,8 +35,8 @@ pub use self::policy::{
     EFFECTIVE_GROUPS_MAX, Explanation, GROUP_DEPTH_MAX, Login, Offer, Policy, Refusal, UserId,
 };
 pub use self::slot::{
-    Grant, Group, MEMBERSHIPS_MAX, OPTION_BYTES_MAX, OPTIONS_MAX, Options, RESOURCE_NAME_BYTES_MAX, Resource,
-    Role, Settings, Slot, SlotKey, Target, User,
+    Grant, Group, MEMBERSHIPS_MAX, Mode, OPTION_BYTES_MAX, OPTIONS_MAX, Options, RESOURCE_NAME_BYTES_MAX,
+    Resource, Role, Settings, Slot, SlotKey, Target, User,
 };
 pub use self::slots::{Change, POLICY_BYTES_MAX, Slots};
 pub use self::source::{Method, Source, SourceUser, normal_address, normal_net};

@@ -95,11 +95,24 @@ pub struct Grant {
     pub permissions: Permissions,
 }
 
+/// How far security is in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// No client is asked for a login.
+    #[default]
+    Off,
+    /// All clients are let in. A login that is offered is verified, and each request that [`Mode::On`] would refuse is
+    /// counted.
+    Permissive,
+    /// Clients log in, and have the permissions that were granted.
+    On,
+}
+
 /// Settings of the whole cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether clients have to log in.
-    pub is_enabled: bool,
+    /// How far security is in force.
+    pub mode: Mode,
     /// The ciphers that an operator asked for; empty for those of the program.
     pub ciphers: Bytes,
 }

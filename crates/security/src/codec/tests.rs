@@ -20,7 +20,8 @@ fn golden() -> Vec<(Slot, &'static str)> {
     let grant = |role, resource| Slot::Grant(Grant { role, resource, permissions: Permissions(0x0102) });
     let imported = Credential::RiakPbkdf2 { rounds: 65_536, salt: "s".into(), hash: "h".into() };
     vec![
-        (Slot::Settings(Settings { is_enabled: true, ciphers: "c".into() }), "0100010163"),
+        (Slot::Settings(Settings { mode: Mode::On, ciphers: "c".into() }), "0100010163"),
+        (Slot::Settings(Settings { mode: Mode::Permissive, ciphers: "".into() }), "01000200"),
         (user(None), "0101017500020167016801016f0176"),
         (user(Some(Credential::Argon2id("$a".into()))), "010101750102246102016701 6801016f0176"),
         (user(Some(imported)), "010101750280800401730168020167016801016f0176"),
@@ -79,7 +80,7 @@ fn damaged_records_are_refused() {
 fn values_out_of_bounds_are_refused() {
     for (bytes, text) in [
         (&b"\x01\x05"[..], "an unknown kind of record"),
-        (b"\x01\x00\x02\x00", "security is neither on nor off"),
+        (b"\x01\x00\x03\x00", "an unknown mode of security"),
         (b"\x01\x01\x01U\x00\x00\x00", "no name of a user or a group"),
         (b"\x01\x01\x03all\x00\x00\x00", "no name of a user or a group"),
         (b"\x01\x01\x01u\x01\x00\x00\x00", "an empty verifier"),

@@ -15,7 +15,7 @@ use ipnet::IpNet;
 
 use crate::name::NameError;
 use crate::permission::Permissions;
-use crate::slot::{Options, Resource};
+use crate::slot::{Mode, Options, Resource};
 use crate::source::Method;
 
 /// A command.
@@ -45,10 +45,8 @@ pub enum Command {
     Print(Print),
     /// Sets the ciphers.
     SetCiphers(Bytes),
-    /// Makes clients log in.
-    Enable,
-    /// Lets clients in without a login.
-    Disable,
+    /// Puts security in force, or takes it out of force.
+    SetMode(Mode),
 }
 
 /// A view of the policy.

@@ -5,12 +5,12 @@ use ipnet::IpNet;
 
 use super::{Command, CommandError, Print, Settable};
 use crate::permission::{Permission, Permissions};
-use crate::slot::{OPTION_BYTES_MAX, OPTIONS_MAX, Options, RESOURCE_NAME_BYTES_MAX, Resource};
+use crate::slot::{Mode, OPTION_BYTES_MAX, OPTIONS_MAX, Options, RESOURCE_NAME_BYTES_MAX, Resource};
 use crate::source::{Method, normal_net};
 
 const COMMANDS: &str = "add-user | alter-user | del-user | add-group | alter-group | del-group | add-source | \
      del-source | grant | revoke | print-users | print-user | print-groups | print-group | print-sources | \
-     print-grants | ciphers | status | enable | disable";
+     print-grants | ciphers | status | enable | permissive | disable";
 const GRANT: &str = "grant <permissions> on any|<type> [bucket] to all|{<user>|<group>[,...]}";
 const REVOKE: &str = "revoke <permissions> on any|<type> [bucket] from all|{<user>|<group>[,...]}";
 
@@ -43,8 +43,9 @@ impl Command {
             ["grant", ..] => return Err(CommandError::Usage(GRANT)),
             ["revoke", ..] => return Err(CommandError::Usage(REVOKE)),
             ["ciphers", ciphers] if ciphers.len() <= OPTION_BYTES_MAX => Command::SetCiphers(copy(ciphers)),
-            ["enable"] => Command::Enable,
-            ["disable"] => Command::Disable,
+            ["enable"] => Command::SetMode(Mode::On),
+            ["permissive"] => Command::SetMode(Mode::Permissive),
+            ["disable"] => Command::SetMode(Mode::Off),
             other => Command::Print(print(other).ok_or(CommandError::Usage(COMMANDS))?),
         })
     }

@@ -63,8 +63,7 @@ impl Command {
             }
             Command::Print(_) => Ok(Vec::new()),
             Command::SetCiphers(ciphers) => Ok(set(slots, |settings| settings.ciphers = ciphers.clone())),
-            Command::Enable => Ok(set(slots, |settings| settings.is_enabled = true)),
-            Command::Disable => Ok(set(slots, |settings| settings.is_enabled = false)),
+            Command::SetMode(mode) => Ok(set(slots, |settings| settings.mode = *mode)),
         }
     }
 }

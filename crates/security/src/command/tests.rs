@@ -43,7 +43,7 @@ fn a_policy_is_made_of_commands() {
     ]);
     let policy = Policy::compile(&slots, 1);
     let alice = policy.user(b"alice").unwrap();
-    assert!(policy.settings().is_enabled);
+    assert_eq!(policy.settings().mode, Mode::On);
     assert!(policy.may(alice, Permission::Put, Target::Any));
     assert!(policy.may(alice, Permission::Delete, Target::Bucket(b"t", b"b")));
     assert!(!policy.may(alice, Permission::Delete, Target::Type(b"t")));

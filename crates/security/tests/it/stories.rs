@@ -1,8 +1,8 @@
 //! Stories of decisions, one rule each.
 
 use security::{
-    Attribute, Credential, EFFECTIVE_GROUPS_MAX, Explanation, GROUP_DEPTH_MAX, Login, Method, Needs, Offer,
-    Permission, Policy, Refusal, Resource, Slot, Slots, Target, common_name,
+    Attribute, Credential, EFFECTIVE_GROUPS_MAX, Explanation, GROUP_DEPTH_MAX, Login, Method, Mode, Needs,
+    Offer, Permission, Policy, Refusal, Resource, Slot, Slots, Target, common_name,
 };
 
 use crate::build::{address, bucket, grant, group, name, policy, role, slots, source, user};
@@ -95,7 +95,7 @@ fn a_missing_record_gives_nothing() {
 fn an_empty_policy_lets_nobody_in() {
     let policy = Policy::compile(&Slots::default(), 7);
     assert_eq!((policy.version(), policy.user(b"u")), (7, None));
-    assert!(!policy.settings().is_enabled);
+    assert_eq!(policy.settings().mode, Mode::Off);
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! The policy in force: one immutable value for all threads, replaced as a whole.
+//!
+//! A reader compares the version before each request, which costs one load. Only when it differs the reader takes the new
+//! policy, under a lock that is held for the copy of a pointer.
+//!
+//! Invariant: versions only grow. A publisher that comes late with an older policy changes nothing.
+
+use ::security::{Policy, Slots};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The policy in force.
+pub(crate) struct Policies {
+    version: AtomicU64,
+    policy: RwLock<Arc<Policy>>,
+}
+
+impl Policies {
+    /// No users, security off: version 0.
+    pub(crate) fn new() -> Policies {
+        let policy = RwLock::new(Arc::new(Policy::compile(&Slots::default(), 0)));
+        Policies { version: AtomicU64::new(0), policy }
+    }
+
+    /// The version of the policy in force.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The policy in force.
+    pub(crate) fn current(&self) -> Arc<Policy> {
+        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts a policy in force, unless a later one is.
+    pub(crate) fn publish(&self, policy: Policy) {
+        let mut current = self.policy.write().unwrap_or_else(PoisonError::into_inner);
+        if policy.version() > current.version() {
+            self.version.store(policy.version(), Ordering::Release);
+            *current = Arc::new(policy);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::security::{Change, Mode, Settings, Slot};
+
+    fn policy(mode: Mode, version: u64) -> Policy {
+        let mut slots = Slots::default();
+        let settings = Settings { mode, ..Settings::default() };
+        slots.apply(&[Change::Put(Slot::Settings(settings))]).expect("one record fits");
+        Policy::compile(&slots, version)
+    }
+
+    #[test]
+    fn later_policy_stays_in_force() {
+        let policies = Policies::new();
+        assert_eq!((policies.version(), policies.current().settings().mode), (0, Mode::Off));
+        policies.publish(policy(Mode::On, 7));
+        policies.publish(policy(Mode::Off, 6));
+        assert_eq!((policies.version(), policies.current().settings().mode), (7, Mode::On));
+    }
+}
