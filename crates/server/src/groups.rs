@@ -92,6 +92,7 @@ fn shown(shard: ShardId, report: &GroupReport, leader: Option<&str>) -> Value {
         "suspect": report.is_suspect,
         "forgot": report.has_forgotten,
         "incomplete": report.is_incomplete,
+        "unreadable": report.is_unreadable,
     })
 }
 
@@ -115,6 +116,7 @@ mod tests {
             is_suspect: false,
             has_forgotten: false,
             is_incomplete: false,
+            is_unreadable: false,
         }
     }
 

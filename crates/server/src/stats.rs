@@ -57,6 +57,7 @@ struct GroupFigures {
     consistent_groups_suspect: usize,
     consistent_groups_forgotten: usize,
     consistent_groups_incomplete: usize,
+    consistent_groups_unreadable: usize,
 }
 
 impl GroupFigures {
@@ -67,6 +68,7 @@ impl GroupFigures {
         self.consistent_groups_suspect += of_shard.suspect;
         self.consistent_groups_forgotten += of_shard.forgotten;
         self.consistent_groups_incomplete += of_shard.incomplete;
+        self.consistent_groups_unreadable += of_shard.unreadable;
     }
 }
 

@@ -42,7 +42,8 @@ fn text(status: &Value, all: bool) -> String {
     }
     let count = |name: &str| cell(&status["summary"][name]);
     let summary = format!(
-        "{}: {} groups, {} led here, {} without a leader, {} suspect, {} unsettled, {} forgot, {} incomplete",
+        "{}: {} groups, {} led here, {} without a leader, {} suspect, {} unsettled, {} forgot, {} incomplete, \
+         {} unreadable",
         cell(&status["here"]),
         count("groups"),
         count("led"),
@@ -51,6 +52,7 @@ fn text(status: &Value, all: bool) -> String {
         count("unsettled"),
         count("forgot"),
         count("incomplete"),
+        count("unreadable"),
     );
     let foundings: Vec<Vec<String>> = each(&status["foundings"]).map(founding).collect();
     let members: Vec<Vec<String>> = each(&status["members"]).map(member).collect();
@@ -92,10 +94,12 @@ fn needs_look(it: &Value) -> bool {
         || is_wrong("suspect")
         || is_wrong("forgot")
         || is_wrong("incomplete")
+        || is_wrong("unreadable")
 }
 
 fn group(it: &Value) -> Vec<String> {
-    let state = ["suspect", "forgot", "incomplete"].into_iter().filter(|&name| it[name] == true);
+    let state =
+        ["suspect", "forgot", "incomplete", "unreadable"].into_iter().filter(|&name| it[name] == true);
     let state: Vec<&str> = state.collect();
     let columns =
         ["n_val", "prefix", "shard", "role", "term", "leader", "applied", "commit", "last", "settled"];
@@ -114,6 +118,7 @@ mod tests {
             "here": "a@h", "registers": true,
             "summary": {
                 "groups": 2, "led": 1, "without_leader": 1, "unsettled": 1, "suspect": 1, "forgot": 0, "incomplete": 0,
+                "unreadable": 0,
             },
             "foundings": [{ "n_val": 3, "number": "0a", "epoch": 0, "partitions": 64, "nodes": ["a@h", "b@h"] }],
             "members": [
@@ -138,7 +143,8 @@ mod tests {
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(
             lines[0],
-            "a@h: 2 groups, 1 led here, 1 without a leader, 1 suspect, 1 unsettled, 0 forgot, 0 incomplete"
+            "a@h: 2 groups, 1 led here, 1 without a leader, 1 suspect, 1 unsettled, 0 forgot, 0 incomplete, \
+             0 unreadable"
         );
         assert_eq!(
             lines[2..4],

@@ -70,6 +70,8 @@ pub(super) const REPLICAS: &[Figure] = rows! {
         "consistent groups of this node's stores; a group counts in each state that it is in";
     Gauge "consistent_groups_incomplete" "annulet_consistent_groups" Count ["state" = "incomplete"]:
         "consistent groups of this node's stores; a group counts in each state that it is in";
+    Gauge "consistent_groups_unreadable" "annulet_consistent_groups" Count ["state" = "unreadable"]:
+        "consistent groups of this node's stores; a group counts in each state that it is in";
     Counter "consistent_elections_total" "annulet_consistent_elections" Count:
         "times that a consistent group got its leader at this node";
     Counter "consistent_catch_ups" "annulet_consistent_catch_ups" Count:

@@ -65,7 +65,8 @@ struct Part {
     items: BTreeMap<Bytes, Item>,
     /// Lookups that wait for the disk.
     missing: usize,
-    is_damaged: bool,
+    /// A lookup failed.
+    is_broken: bool,
 }
 
 /// A scan for a group.
@@ -209,10 +210,11 @@ impl ConsistentGroups {
 
         let held = &self.groups[&key];
         let (applied, reaped) = (held.group.applied(), held.group.reaped());
+        let is_unreadable = held.group.is_unreadable();
         match contents {
             CatchUpContents::ToReceiver(message) if !held.group.leads() => {
                 self.groups.get_mut(&key).expect("it is open").sender = Some(from);
-                self.receive(env, key, ReceiverInput::Message { message, applied, reaped });
+                self.receive(env, key, ReceiverInput::Message { message, applied, reaped, is_unreadable });
             }
             CatchUpContents::ToReceiver(_) => {}
             CatchUpContents::ToSender(message) => {
@@ -352,11 +354,19 @@ impl ConsistentGroups {
         }
     }
 
+    /// Has a group get its keys from another voter if one of them cannot be read.
+    pub(super) fn note_damage<T>(&mut self, key: GroupKey, found: &Result<T, engine::Error>) {
+        if is_damage(found) {
+            self.todo.push_back(Todo::Step(key, Input::Unreadable));
+        }
+    }
+
     /// Takes a page of a scan.
     pub fn on_scan(&mut self, env: &mut Env, id: ScanId, page: Result<ScanPage, engine::Error>) {
         match (self.scans.remove(&id), page) {
             (Some(Scan::Part(wanted)), Ok(page)) => self.gather(env, wanted, &page),
-            (Some(Scan::Part(wanted)), Err(_)) => {
+            (Some(Scan::Part(wanted)), Err(error)) => {
+                self.note_damage(wanted.key, &Err::<(), _>(error));
                 self.break_catch_up(wanted.key, (wanted.voter, wanted.number));
             }
             (Some(Scan::Reap { through, end, types }), Ok(page)) => {
@@ -383,14 +393,17 @@ impl ConsistentGroups {
             is_last: page.next.is_none(),
             items: BTreeMap::new(),
             missing: 0,
-            is_damaged: false,
+            is_broken: false,
         };
         self.transfers.last_part += 1;
         let number = self.transfers.last_part;
         for (key, _) in page.items.iter() {
             let key = Bytes::copy_from_slice(key);
             match env.store.lookup(&key, Want::Value) {
-                Lookup::Done(found) => part.add(key, found),
+                Lookup::Done(found) => {
+                    self.note_damage(wanted.key, &found);
+                    part.add(key, found);
+                }
                 Lookup::NeedsIo(id) => {
                     part.missing += 1;
                     self.served.wait_for(id, WaitingLookup::Part { part: number, key });
@@ -413,11 +426,13 @@ impl ConsistentGroups {
         found: Result<Option<Found>, engine::Error>,
     ) {
         let Some(part) = self.transfers.parts.get_mut(&number) else { return };
-        part.add(key, found);
         part.missing -= 1;
-        if part.missing == 0
-            && let Some(part) = self.transfers.parts.remove(&number)
-        {
+        let (group, is_whole) = (part.key, part.missing == 0);
+        self.note_damage(group, &found);
+        if let Some(part) = self.transfers.parts.get_mut(&number) {
+            part.add(key, found);
+        }
+        if is_whole && let Some(part) = self.transfers.parts.remove(&number) {
             self.on_gathered(env, part);
         }
     }
@@ -425,7 +440,7 @@ impl ConsistentGroups {
     /// Gives a part to its sending end.
     fn on_gathered(&mut self, env: &mut Env, part: Part) {
         let (key, voter, number, applied) = (part.key, part.voter, part.number, part.applied);
-        if part.is_damaged {
+        if part.is_broken {
             return self.break_catch_up(key, (voter, number));
         }
         let mut items: Vec<Item> = part.items.into_values().collect();
@@ -501,13 +516,18 @@ impl Part {
                     let object = live.map(|_| join_object(&found.head, &value));
                     self.items.insert(key.clone(), Item { key, version, object });
                 }
-                _ => self.is_damaged = true,
+                _ => self.is_broken = true,
             },
             // It was reaped since.
             Ok(None) => {}
-            Err(_) => self.is_damaged = true,
+            Err(_) => self.is_broken = true,
         }
     }
+}
+
+/// Whether a lookup met damage, and not an error that passes.
+fn is_damage<T>(found: &Result<T, engine::Error>) -> bool {
+    matches!(found, Err(engine::Error::Damaged(_)))
 }
 
 /// Whether a ledger key is of one of these bucket types.

@@ -317,6 +317,7 @@ impl ConsistentGroups {
             is_suspect: held.group.is_suspect(),
             has_forgotten: held.group.has_forgotten(),
             is_incomplete: held.group.is_incomplete(),
+            is_unreadable: held.group.is_unreadable(),
         };
         let mut groups: Vec<(&GroupKey, &HeldGroup)> = self.groups.iter().collect();
         groups.sort_unstable_by_key(|(key, _)| **key);

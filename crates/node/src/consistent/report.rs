@@ -59,8 +59,10 @@ pub struct GroupReport {
     pub is_suspect: bool,
     /// Whether this store has found that it lacks acknowledged entries: it takes no part any more.
     pub has_forgotten: bool,
-    /// Whether this store is refilled by a catch-up, and neither campaigns nor serves until then.
+    /// Whether this store is refilled by a catch-up, and serves nothing until then.
     pub is_incomplete: bool,
+    /// Whether keys are damaged here: another voter is to lead, and to send all keys.
+    pub is_unreadable: bool,
 }
 
 /// Groups at a store, by their state. Gauges: a group counts in each state that it is in.
@@ -78,6 +80,8 @@ pub struct GroupCounts {
     pub forgotten: usize,
     /// Those that a catch-up refills.
     pub incomplete: usize,
+    /// Those with damaged keys here, which no catch-up refills yet.
+    pub unreadable: usize,
 }
 
 impl GroupCounts {
@@ -89,5 +93,6 @@ impl GroupCounts {
         self.suspect += usize::from(report.is_suspect);
         self.forgotten += usize::from(report.has_forgotten);
         self.incomplete += usize::from(report.is_incomplete);
+        self.unreadable += usize::from(report.is_unreadable);
     }
 }

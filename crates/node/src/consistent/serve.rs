@@ -183,6 +183,7 @@ impl ConsistentGroups {
         plan: Plan,
         found: Result<Option<Found>, engine::Error>,
     ) {
+        self.note_damage(pending.group, &found);
         let current = found.map_err(store_error);
         let current = current.and_then(|found| Current::of(found.as_ref().map(|found| &found.head[..])));
         let current = match current {
@@ -268,8 +269,10 @@ impl ConsistentGroups {
         self.groups.get(&key).is_some_and(|held| held.checkpoint.is_some() && !held.group.leads())
     }
 
-    /// Ends a confirmed read. What a follower cannot read, its leader may.
+    /// Ends a confirmed read. What a follower cannot read, its leader may. Damage at a leader is the client's answer, and
+    /// another voter leads next.
     fn end_read(&mut self, env: &mut Env, pending: Pending, found: Result<Option<Found>, engine::Error>) {
+        self.note_damage(pending.group, &found);
         let leads = self.groups.get(&pending.group).is_some_and(|held| held.group.leads());
         let is_unusable = found.is_err() || self.is_in_catch_up(pending.group);
         if is_unusable && !leads && !matches!(pending.reply_to, ReplyTo::Leader(..)) {

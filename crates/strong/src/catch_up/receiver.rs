@@ -124,6 +124,8 @@ pub enum ReceiverInput {
         applied: u64,
         /// [`crate::group::Group::reaped`] of the group here.
         reaped: u64,
+        /// [`crate::group::Group::is_unreadable`] of the group here.
+        is_unreadable: bool,
     },
     /// The last [`ReceiverOutput::Write`] is synced.
     Synced,
@@ -181,11 +183,14 @@ impl Receiver {
             ReceiverInput::Message {
                 message: ToReceiver::Offer { number, attempt, reaped },
                 applied,
+                is_unreadable,
                 ..
             } => {
+                // No key counts that cannot be read.
+                let applied = if is_unreadable { None } else { Some(applied) };
                 self.on_offer(number, attempt, reaped, applied, out);
             }
-            ReceiverInput::Message { message, applied, reaped } => {
+            ReceiverInput::Message { message, applied, reaped, .. } => {
                 self.on_part(message, applied, reaped, out);
             }
             ReceiverInput::Synced => {
@@ -198,13 +203,13 @@ impl Receiver {
         }
     }
 
-    /// Begins a catch-up, or tells how far the one under way is.
+    /// Begins a catch-up, or tells how far the one under way is. Without an applied index the store has no keys to rest on.
     fn on_offer(
         &mut self,
         number: u64,
         attempt: u64,
         reaped: u64,
-        applied: u64,
+        applied: Option<u64>,
         out: &mut Vec<ReceiverOutput>,
     ) {
         if self.answer.is_some() {
@@ -220,9 +225,10 @@ impl Receiver {
         }
 
         let was_incomplete = self.checkpoint.as_ref().is_some_and(|known| known.is_incomplete);
-        let is_incomplete = was_incomplete || applied < reaped;
+        let base = applied.filter(|applied| !was_incomplete && *applied >= reaped);
+        let is_incomplete = base.is_none();
         let drops = is_incomplete && !base::planted!(SnapshotPartKept);
-        let base = if is_incomplete { 0 } else { applied };
+        let base = base.unwrap_or(0);
         out.push(ReceiverOutput::Receiving { is_incomplete });
         let answer = ToSender::Ready { number, attempt, base, place: Place::Begin };
         let place = Place::Begin;

@@ -31,7 +31,7 @@ fn fold(sender: &mut Sender, applied: u64, items: Vec<Item>, is_last: bool) -> T
 
 fn receive(receiver: &mut Receiver, message: ToReceiver, applied: u64) -> Vec<ReceiverOutput> {
     let mut out = Vec::new();
-    receiver.step(ReceiverInput::Message { message, applied, reaped: 0 }, &mut out);
+    receiver.step(ReceiverInput::Message { message, applied, reaped: 0, is_unreadable: false }, &mut out);
     out
 }
 
@@ -149,7 +149,10 @@ fn a_refill_beside_a_reaping_by_another_leader_begins_anew() {
         through: Place::End,
     };
     let mut out = Vec::new();
-    receiver.step(ReceiverInput::Message { message: part, applied: 30, reaped: 21 }, &mut out);
+    receiver.step(
+        ReceiverInput::Message { message: part, applied: 30, reaped: 21, is_unreadable: false },
+        &mut out,
+    );
     assert_eq!(out, [ReceiverOutput::Send(ToSender::Refused { number: 7 })]);
     let mut sender = Sender::begin(7, 5, NOW, &mut Vec::new());
     assert_eq!(send(&mut sender, ToSender::Refused { number: 7 }), [SenderOutput::Broken]);

@@ -10,7 +10,7 @@
 //! 4. The voter acknowledges the snapshot's index: [`Output::CatchUpEnded`]. So does a lost leadership, at any time.
 //!
 //! Receiver: it installs a snapshot only if its store has all parts of exactly that one. An incomplete voter, whose
-//! store has dropped the group's keys, does not campaign.
+//! store has dropped the group's keys, serves nothing, and hands the leadership over ([`super::lacking`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -74,7 +74,11 @@ impl Group {
     /// A leader need not have applied the first entry of its term: the voter may have to be caught up before a majority
     /// can have that entry. All reaping by earlier leaders is in its log.
     fn want_catch_up(&mut self, voter: VoterId) {
-        if self.leads() && !self.is_forgetful(voter) && !self.catch_ups.voters.contains_key(&voter) {
+        if self.leads()
+            && !self.is_incomplete
+            && !self.is_forgetful(voter)
+            && !self.catch_ups.voters.contains_key(&voter)
+        {
             self.catch_ups.voters.insert(voter, CatchUp::default());
             self.out.push(Output::CatchUpWanted { voter });
         }
@@ -171,9 +175,11 @@ impl Group {
         }
     }
 
-    /// Notes that a voter's store has dropped the group's keys, and wants them.
+    /// Notes that a voter's store lacks the group's keys, or cannot read some, and wants them.
+    ///
+    /// A leader that lacks keys itself lets that voter keep its keys: another one is to lead first.
     pub(super) fn on_incomplete(&mut self, from: VoterId, term: u64) {
-        if term == self.term() && self.members().has(from) {
+        if term == self.term() && self.members().has(from) && !self.lacks_keys() {
             self.want_catch_up(from);
         }
     }
@@ -184,6 +190,7 @@ impl Group {
         self.received = None;
         self.is_incomplete = is_incomplete;
         if is_incomplete {
+            self.is_unreadable = false;
             // The log goes on, so the entry of a confirmed read may be applied before the keys are back.
             self.end_reads();
         }

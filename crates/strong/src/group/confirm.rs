@@ -25,6 +25,7 @@ impl Group {
         };
         self.role.1 == StateRole::Follower
             && self.may_lead()
+            && !self.is_incomplete
             && self.reaches(leader)
             && self.is_majority(|voter| voter == self.identity.voter || voter == leader)
     }
@@ -133,7 +134,7 @@ impl Group {
             && self.raw.raft.leader_id == from.number()
             && commit <= self.commit()
             && !self.outbox.has_writes()
-            && !self.is_incomplete
+            && !self.lacks_keys()
             && self.installing.is_none()
     }
 

@@ -277,7 +277,8 @@ impl Group {
         } else if !self.may_campaign() || self.leader().is_some_and(|leader| self.reaches(leader)) {
             self.timers.follow();
         } else {
-            self.timers.seek_leader(self.identity.rank, now, &mut *self.rng);
+            let place = self.identity.rank + self.places_behind();
+            self.timers.seek_leader(place, now, &mut *self.rng);
         }
     }
 }

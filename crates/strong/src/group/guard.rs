@@ -85,7 +85,7 @@ impl Group {
         }
         self.on_leases(from, process, &message, number);
         let is_leaders = matches!(message, Message::Append { .. } | Message::Heartbeat { .. });
-        if self.is_incomplete && is_leaders && message.term() == Some(self.term()) {
+        if self.lacks_keys() && is_leaders && message.term() == Some(self.term()) {
             let term = self.term();
             self.send(from, Message::Incomplete { term });
         }
@@ -122,7 +122,7 @@ impl Group {
             Message::VoteRequest { .. } => self.may_vote(),
             Message::VoteReply { .. } => self.may_lead() && !self.outbox.has_writes(),
             Message::TimeoutNow { term } => {
-                self.may_lead() && term == self.term() && self.leader() == Some(from)
+                self.may_lead() && !self.lacks_keys() && term == self.term() && self.leader() == Some(from)
             }
             // One that is committed here is only acknowledged again.
             Message::Snapshot { last, ref configuration, .. } => {
@@ -136,7 +136,7 @@ impl Group {
     }
 
     /// The last entry that a voter is known to have, as far as this leader knows.
-    fn matched(&self, voter: VoterId) -> u64 {
+    pub(super) fn matched(&self, voter: VoterId) -> u64 {
         self.raw.raft.prs().get(voter.number()).map_or(0, |progress| progress.matched)
     }
 

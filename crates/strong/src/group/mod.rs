@@ -30,6 +30,7 @@ mod drive;
 mod entry;
 mod guard;
 mod identity;
+mod lacking;
 mod leasing;
 mod log;
 mod members;
@@ -59,6 +60,7 @@ pub use self::catch_ups::{REAP_SILENCE, SNAPSHOT_RETRY, SNAPSHOT_TRIES};
 pub use self::configuration::{Configuration, VOTERS_MAX};
 pub use self::entry::{Entry, NUMBER_MAX, Payload, Version, Write};
 pub use self::identity::{Birth, VoterId};
+pub use self::lacking::HAND_OVER_RETRY;
 use self::leasing::Leasing;
 pub use self::leasing::StrongReads;
 use self::log::Log;
@@ -189,7 +191,7 @@ pub enum Input {
     },
     /// A catch-up begins here, before its first part is written; earlier ones count no more.
     Receiving {
-        /// The store drops the group's keys, so this voter neither campaigns nor serves until it has all parts.
+        /// The store drops the group's keys, so this voter serves nothing until it has all parts.
         is_incomplete: bool,
     },
     /// The store here has all parts of a catch-up, synced.
@@ -199,6 +201,8 @@ pub enum Input {
         /// Its term.
         term: u64,
     },
+    /// The store cannot read keys that are applied: they are damaged, and other voters may have them.
+    Unreadable,
     /// A leader is to reap tombstones, as far as [`Group::may_reap_through`] said at the last one and says now. Come
     /// some minutes after the last one.
     Reap {
@@ -339,6 +343,10 @@ pub struct Group {
     received: Option<(u64, u64)>,
     /// The store has dropped the group's keys, and does not have all parts of a snapshot yet.
     is_incomplete: bool,
+    /// The store cannot read keys of the group.
+    is_unreadable: bool,
+    /// The voter that was asked last to lead in place of this one, and when the next one is.
+    asked_to_lead: Option<(VoterId, Monotonic)>,
     /// The index through which tombstones could be reaped when that was asked last.
     reapable: u64,
     /// When this voter began to lead.
@@ -383,6 +391,7 @@ impl Group {
             Input::CaughtUp { voter, index, term } => self.on_caught_up(voter, (index, term)),
             Input::Receiving { is_incomplete } => self.on_receiving(is_incomplete),
             Input::Received { index, term } => self.on_received((index, term)),
+            Input::Unreadable => self.on_unreadable(),
             Input::Reap { silence } => self.reap(silence, now),
             Input::Tick => {}
         }
@@ -394,6 +403,7 @@ impl Group {
         if self.change_members() || is_due {
             self.drain(now);
         }
+        self.hand_over(now);
         self.ask_again(now);
         self.confirm_reads(now);
         self.serve();
@@ -404,7 +414,7 @@ impl Group {
 
     /// When the next [`Input::Tick`] is due; none for a group at rest.
     pub fn next_timer(&self) -> Option<Monotonic> {
-        let requests = [self.requests.next_deadline(), self.reads.next_retry()];
+        let requests = [self.requests.next_deadline(), self.reads.next_retry(), self.next_hand_over()];
         self.timers.next().into_iter().chain(requests.into_iter().flatten()).min()
     }
 
@@ -413,9 +423,10 @@ impl Group {
         self.raw.raft.state == StateRole::Leader
     }
 
-    /// Whether it leads and has applied the first entry of its term: it decides conditions and serves reads.
+    /// Whether it leads, has applied the first entry of its term, and was not refilled half-way: it decides conditions
+    /// and serves reads.
     pub fn is_ready(&self) -> bool {
-        self.leads() && self.raw.raft.apply_to_current_term()
+        self.leads() && self.raw.raft.apply_to_current_term() && !self.is_incomplete
     }
 
     /// Whether a request may be served here: this voter is ready, and a majority can be reached as far as it knows.

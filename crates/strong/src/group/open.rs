@@ -152,6 +152,8 @@ impl Group {
             installing: None,
             received: None,
             is_incomplete: false,
+            is_unreadable: false,
+            asked_to_lead: None,
             epoch: 0,
             reapable: 0,
             leads_since: Monotonic(0),
@@ -179,7 +181,7 @@ impl Group {
 
     /// Whether this voter may become a candidate and lead, as far as it is up to it.
     pub(super) fn may_lead(&self) -> bool {
-        self.may_vote() && !self.is_incomplete && self.members().has_voter(self.identity.voter)
+        self.may_vote() && self.members().has_voter(self.identity.voter)
     }
 }
 

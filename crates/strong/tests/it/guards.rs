@@ -132,6 +132,7 @@ fn no_message_of_a_peer_makes_a_panic() {
                     let number = unsynced.drain(..=at).next_back().unwrap();
                     Input::Persisted { number }
                 }
+                19 => Input::Unreadable,
                 2 => Input::Read { token, deadline },
                 7 if asked.is_some() => {
                     let message: Message = asked.take().unwrap();

@@ -16,6 +16,7 @@ pub fn a_life(seed: u64) -> World {
         every: Some([300, 800, 2_000][usize::try_from(seed / 2 % 3).unwrap()] * MILLISECOND),
         loses_disks: seed % 2 == 1,
         replaces_disks: false,
+        damages_keys: seed % 3 == 2,
     };
     live(seed, nodes, faults)
 }
@@ -50,6 +51,7 @@ fn lives_are_linearizable() {
     }
     assert!(counts["part"] >= seeds, "lives have catch-ups");
     assert!(counts["forward"] >= seeds, "lives have forwards");
+    assert!(counts["damage"] >= seeds / 10, "lives have damaged keys");
 }
 
 #[test]

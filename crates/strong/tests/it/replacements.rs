@@ -18,6 +18,7 @@ fn a_life_of_new_disks(seed: u64) -> World {
         every: Some([200, 400, 1_000][usize::try_from(seed / 2 % 3).unwrap()] * MILLISECOND),
         loses_disks: true,
         replaces_disks: true,
+        damages_keys: false,
     };
     live(seed, nodes, faults)
 }

@@ -288,6 +288,40 @@ pub fn a_voter_comes_back_to_a_group_at_rest(seed: u64) -> World {
     world
 }
 
+/// A leader cannot read a key. A voter is down, and needs a catch-up of all keys when it comes back.
+pub fn a_leader_cannot_read_a_key(seed: u64) -> World {
+    let (mut world, [leader, late]) = with_voter_down(seed, true);
+    put_all(&mut world, leader, 2);
+    let leader = world.settle();
+    world.nodes[leader].damaged.insert(key(1));
+    world.start(late);
+    world.end();
+    let is_healed = |world: &World| world.nodes.iter().all(|node| node.damaged.is_empty());
+    assert!(world.run_until(20 * SECOND, is_healed), "its keys come from another voter");
+    world.settle();
+    world.check_tables();
+    world
+}
+
+/// A voter without keys is the only one with a write, since the leader's disk is lost; another one has the keys.
+pub fn a_voter_without_keys_has_the_last_write(seed: u64) -> World {
+    let (mut world, [leader, holder, late]) = three(seed);
+    put_all(&mut world, leader, 1);
+    world.settle();
+    world.isolate(late);
+    world.step(holder, Input::Unreadable);
+    let is_incomplete = |world: &World| world.group(holder).is_incomplete();
+    assert!(world.run_until(5 * SECOND, is_incomplete));
+    assert_eq!(world.ask(leader, key(0), Action::Put(7), Condition::None), Outcome::Done);
+    world.lose_disk(leader);
+    world.cuts.clear();
+    world.run(20 * SECOND);
+    let leader = world.settle();
+    assert_eq!(world.ask(leader, key(0), Action::Get, Condition::None), Outcome::Read(Some(7)));
+    world.end();
+    world
+}
+
 /// A quiet world of three voters that have settled: the leader, a voter that will acknowledge a write, and one that
 /// will not.
 fn three(seed: u64) -> (World, [usize; 3]) {
@@ -359,7 +393,7 @@ fn write(world: &mut World, leader: usize, key: Bytes, action: impl Fn(u64) -> A
 
 #[test]
 fn stories_are_linearizable() {
-    let stories: [fn(u64) -> World; 16] = [
+    let stories: [fn(u64) -> World; 18] = [
         votes_are_asked_for_twice,
         a_condition_fails_by_a_write_that_is_lost,
         an_answer_to_a_read_is_late,
@@ -376,6 +410,8 @@ fn stories_are_linearizable() {
         a_catch_up_is_broken_off_beside_a_fold,
         a_commit_note_is_lost,
         a_voter_comes_back_to_a_group_at_rest,
+        a_leader_cannot_read_a_key,
+        a_voter_without_keys_has_the_last_write,
     ];
     for (number, story) in stories.into_iter().enumerate() {
         for seed in 0..20 {

@@ -62,9 +62,9 @@ impl World {
 
     pub(super) fn on_receiver_message(&mut self, from: usize, to: usize, message: ToReceiver) {
         let Some(group) = self.nodes[to].group.as_ref().filter(|group| !group.leads()) else { return };
-        let (applied, reaped) = (group.applied(), group.reaped());
+        let (applied, reaped, is_unreadable) = (group.applied(), group.reaped(), group.is_unreadable());
         self.nodes[to].sender = Some(from);
-        self.receive(to, ReceiverInput::Message { message, applied, reaped });
+        self.receive(to, ReceiverInput::Message { message, applied, reaped, is_unreadable });
     }
 
     pub(super) fn tick_senders(&mut self, node: usize) {
@@ -121,6 +121,14 @@ impl World {
             .collect();
         let is_last = items.len() <= count;
         items.truncate(count);
+        if items.iter().any(|item| self.nodes[node].damaged.contains(&item.key)) {
+            let voter = self.known(node, to);
+            if self.nodes[node].senders.get(&to).is_some_and(|sender| sender.number() == number) {
+                self.nodes[node].senders.remove(&to);
+                self.step(node, Input::CatchUpBroken { voter });
+            }
+            return self.step(node, Input::Unreadable);
+        }
         self.send_on(node, to, SenderInput::Folded { number, applied, items, is_last });
     }
 

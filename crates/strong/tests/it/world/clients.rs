@@ -159,6 +159,13 @@ impl World {
             }
             Action::Delete | Action::DeleteIf { .. } => None,
         };
+        if self.nodes[node].damaged.contains(&key) {
+            let token = self.forwarded.remove(&token).unwrap_or(token);
+            if self.pending.contains_key(&token) {
+                self.on_damage(node, token);
+            }
+            return;
+        }
         let head = self.nodes[node].held(&key).map(|(version, _)| version);
         let version = self.group(node).next_version();
         let write = Write { key, object };
@@ -173,6 +180,9 @@ impl World {
         let held = self.nodes[node].held(&key);
         let seen = &mut self.clients[client].seen;
         let outcome = match answer {
+            Answer::Readable if self.nodes[node].damaged.contains(&key) => {
+                return self.on_damage(node, token);
+            }
             Answer::Readable => {
                 match held {
                     Some(held) => seen.insert(key, held),
@@ -211,6 +221,12 @@ impl World {
             }
         };
         self.finish(token, outcome);
+    }
+
+    /// Ends a request that has met damage, and is not applied.
+    fn on_damage(&mut self, node: usize, token: u64) {
+        self.finish(token, Outcome::Unavailable);
+        self.step(node, Input::Unreadable);
     }
 
     /// Lets a client ask another node, or stay where it is.

@@ -17,6 +17,8 @@ pub struct Faults {
     pub loses_disks: bool,
     /// Whether the nodes of lost disks come back, with stores that are other voters.
     pub replaces_disks: bool,
+    /// Whether keys are damaged, too.
+    pub damages_keys: bool,
 }
 
 impl World {
@@ -62,6 +64,7 @@ impl World {
                     self.cut((other, node), short);
                 }
             }
+            11 if self.faults.damages_keys && self.may_lose(node) => self.damage(node),
             10 if self.faults.loses_disks => {
                 if self.may_lose(node) && self.rng.chance(1, 2) {
                     self.lose_disk(node);
@@ -90,11 +93,32 @@ impl World {
         let Configuration { voters, outgoing, .. } = newest.unwrap_or(&self.configuration);
         let is_kept = |voter: &&VoterId| {
             let of = usize::from(voter.node.0);
-            of != node && self.voter(of) == **voter && !self.nodes[of].is_gone
+            of != node && self.voter(of) == **voter && self.has_keys(of)
         };
         [voters, outgoing]
             .iter()
             .all(|half| half.is_empty() || half.iter().filter(is_kept).count() > half.len() / 2)
+    }
+
+    /// Whether a node has all keys that it should have, and can read them.
+    fn has_keys(&self, node: usize) -> bool {
+        let it = &self.nodes[node];
+        let is_incomplete = match &it.group {
+            Some(group) => group.is_incomplete(),
+            None => self.replay(node).stored.is_incomplete,
+        };
+        !it.is_gone && it.damaged.is_empty() && !is_incomplete
+    }
+
+    /// Damages a key of a node's table.
+    pub fn damage(&mut self, node: usize) {
+        let count = self.nodes[node].table.len();
+        if count > 0 {
+            let at = self.below(count);
+            let it = &mut self.nodes[node];
+            it.damaged.extend(it.table.keys().nth(at).cloned());
+            self.count("damage");
+        }
     }
 
     pub fn pause(&mut self, node: usize, nanos: u64) {

@@ -31,8 +31,8 @@ enum Record {
 }
 
 /// The contents of a journal.
-struct Replayed {
-    stored: Stored,
+pub(super) struct Replayed {
+    pub(super) stored: Stored,
     table: Table,
     checkpoint: Option<Checkpoint>,
 }
@@ -52,6 +52,8 @@ pub struct Node {
     /// Number of this start of the process.
     pub(super) life: u64,
     pub table: Table,
+    /// Keys of the table that cannot be read.
+    pub damaged: BTreeSet<Bytes>,
     /// Catch-ups of other nodes.
     pub(super) senders: BTreeMap<usize, Sender>,
     pub(super) receiver: Receiver,
@@ -86,6 +88,7 @@ impl Node {
             group: None,
             life: 0,
             table: BTreeMap::new(),
+            damaged: BTreeSet::new(),
             senders: BTreeMap::new(),
             receiver: Receiver::default(),
             forwards: ForwardWindow::default(),
@@ -117,7 +120,7 @@ impl Node {
 }
 
 impl World {
-    fn replay(&self, node: usize) -> Replayed {
+    pub(super) fn replay(&self, node: usize) -> Replayed {
         let configuration = self.configuration.clone().with_learner(self.voter(node));
         let mut state = GroupState::found(FOUNDING, configuration);
         let mut progress = Progress::FOUNDED;
@@ -323,7 +326,12 @@ impl World {
     }
 
     pub(super) fn write_part(&mut self, node: usize, drops: bool, items: Vec<Item>, checkpoint: Checkpoint) {
-        put_part(&mut self.nodes[node].table, drops, &items);
+        let it = &mut self.nodes[node];
+        put_part(&mut it.table, drops, &items);
+        if drops {
+            it.damaged.clear();
+        }
+        it.damaged.retain(|key| !items.iter().any(|item| item.key == *key));
         let (at, life, records) = self.write(node, Record::Part { drops, items, checkpoint });
         self.at(at, Event::PartSynced { node, life, records });
     }
@@ -338,6 +346,9 @@ impl World {
             let known = self.entries.entry(entry.index).or_insert_with(|| entry.clone());
             assert_eq!(*known, entry, "two entries {} at node {node}", entry.index);
             apply(&mut self.nodes[node].table, &entry);
+            if let Payload::Write(write) = &entry.payload {
+                self.nodes[node].damaged.remove(&write.key);
+            }
         }
         self.nodes[node].disk.push(Record::Applied(through));
     }
