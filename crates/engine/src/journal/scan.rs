@@ -133,8 +133,12 @@ impl Scanner {
         let padded = padded_len(header.record_len());
         let bytes = self.read(disk, offset, padded)?;
         if bytes.len() < padded {
-            // The header is good, so no other record begins before its end.
-            return Ok(Some(self.tail("record is cut off", false)));
+            // The header is good, so no other record begins before its end. Heads that found no room on the disk end so.
+            let mut tail = self.tail("record is cut off", false);
+            if let Scanned::Tail { fault, .. } = &mut tail {
+                fault.derived |= is_derived(header.kind);
+            }
+            return Ok(Some(tail));
         }
         let end = offset + padded as u64;
         let lost = self.lost_before(header.kind.jsn_after(header.jsn), header.kind.seq_after(header.seq));

@@ -1,7 +1,7 @@
 //! The scan and the replay: what is found again behind damage, what is torn, what is damage.
 
 use super::fault::*;
-use super::record::{self, FLAG_MORE, Kind, padded_len};
+use super::record::{self, FLAG_MORE, HEADER_BYTES, Kind, padded_len};
 use super::replay::*;
 use super::scan::*;
 use super::segment::*;
@@ -462,6 +462,25 @@ fn a_torn_seal_right_behind_the_replay_position_costs_nothing_else() {
         // What does not go on with the number that was to come is cut.
         let outcome = log.replay_on(&sources, Position::default(), Some(Jsn(2))).unwrap();
         assert_eq!((outcome.jsns.clone(), outcome.damage.len()), (vec![], 0), "{cut}");
+    }
+}
+
+#[test]
+fn heads_that_are_cut_off_cost_no_record_where_numbers_are_not_known() {
+    let mut log = Log::new();
+    log.group(&[50, 50]);
+    let heads_at = log.seal();
+    log.segment();
+    log.group(&[50]);
+    log.group(&[50]);
+    for cut in heads_at as usize + HEADER_BYTES..log.bytes(0).len() - TRAILER_BYTES {
+        let mut log = log.clone();
+        log.bytes(0).truncate(cut);
+        let mut sources = log.sources();
+        sources[0].start = heads_at;
+        let outcome = log.replay_from(&sources, Position::default()).unwrap();
+        assert_eq!((outcome.jsns.clone(), outcome.damage.len()), (jsns(3..5), 0), "{cut}");
+        assert_eq!(outcome.cuts(), [Some(heads_at), None], "{cut}");
     }
 }
 
