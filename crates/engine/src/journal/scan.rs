@@ -133,7 +133,7 @@ impl Scanner {
         let padded = padded_len(header.record_len());
         let bytes = self.read(disk, offset, padded)?;
         if bytes.len() < padded {
-            // The header is good, so no other record begins before its end. Heads that found no room on the disk end so.
+            // The header is good, so no other record begins before its end. Heads that found no room end so.
             let mut tail = self.tail("record is cut off", false);
             if let Scanned::Tail { fault, .. } = &mut tail {
                 fault.derived |= is_derived(header.kind);

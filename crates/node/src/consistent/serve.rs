@@ -269,7 +269,7 @@ impl ConsistentGroups {
         self.groups.get(&key).is_some_and(|held| held.checkpoint.is_some() && !held.group.leads())
     }
 
-    /// Ends a confirmed read. What a follower cannot read, its leader may. Damage at a leader is the client's answer, and
+    /// Ends a confirmed read. A follower with damage asks its leader. Damage at a leader is the client's answer, and
     /// another voter leads next.
     fn end_read(&mut self, env: &mut Env, pending: Pending, found: Result<Option<Found>, engine::Error>) {
         self.note_damage(pending.group, &found);

@@ -203,7 +203,8 @@ impl Receiver {
         }
     }
 
-    /// Begins a catch-up, or tells how far the one under way is. Without an applied index the store has no keys to rest on.
+    /// Begins a catch-up, or tells how far the one under way is. Without an applied index the store has no keys to rest
+    /// on.
     fn on_offer(
         &mut self,
         number: u64,
