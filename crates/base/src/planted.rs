@@ -179,6 +179,8 @@ pub enum Planted {
     LeaseAfterHandOver,
     /// A follower that takes over a higher term forgets the leader to which its promise holds.
     FollowerForgotLeader,
+    /// A group is recovered without a majority that is not declared lost.
+    RecoveredWhileVoterLives,
     /// A forwarded write that comes twice is executed twice.
     ForwardExecutedTwice,
     /// A group that settled without a voter is not woken when the voter comes back.

@@ -23,7 +23,7 @@ use strong::catch_up::{
 };
 use strong::group::{Input, REAP_SILENCE, VoterId};
 
-use super::group::GroupKey;
+use super::group::{GroupKey, epoch_of};
 use super::journal::{drop_keys, types_of};
 use super::links::{endpoint_here, endpoint_of, voter_of};
 use super::serve::WaitingLookup;
@@ -197,13 +197,13 @@ impl ConsistentGroups {
         };
         let CatchUpMessage { from: sender, to, group, contents } = message;
         let is_known = env.agreement.processes.get(&from).is_some_and(|it| it.life == sender.life);
-        let founding = env.agreement.foundings.get(&group.n_val).map(|founding| founding.number);
+        let epoch = epoch_of(env, &group);
         let key = GroupKey { n_val: group.n_val, prefix: group.prefix };
         let is_ours = env.knobs.layout.shard_of(group.prefix) == env.knobs.id.0;
-        if !is_known || to != endpoint_here(env) || founding != Some(group.founding) || !is_ours {
+        if !is_known || to != endpoint_here(env) || epoch.is_none() || !is_ours {
             return;
         }
-        if !self.open(env, key) || self.groups[&key].is_held() {
+        if !self.open_in(env, key, epoch) || self.groups[&key].is_held() {
             // The sender sends again.
             return self.run(env);
         }

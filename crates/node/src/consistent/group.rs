@@ -1,8 +1,9 @@
 //! One group with its store's part: the machine, the ends of its catch-ups, and inputs that wait.
 //!
 //! A group is opened when something is wanted of it: from the state that the store found, or as a new one of the
-//! founding. A state of another founding, or of an earlier birth of the store, is removed. A state that contradicts its
-//! entries means that the store forgot. A store that the founding does not name begins as a learner, without an entry.
+//! founding. A state of another founding or epoch, or of an earlier birth of the store, is removed. A state that
+//! contradicts its entries means that the store forgot. A store that the founding does not name begins as a learner,
+//! without an entry.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,6 +12,7 @@ use base::rng::SplitMix64;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use engine::{FoundContents, FoundEntry, FoundGroup, GroupNumber, LogPlace};
 use kv::consistent::{join_object, version_of};
+use membership::state::Founding;
 use protocol::peer::{Malformed, Reader};
 use strong::catch_up::{Checkpoint, Receiver, ReceiverOutput, Sender};
 use strong::envelope::GroupId;
@@ -20,6 +22,7 @@ use strong::group::{
 };
 
 use super::incoming_part::IncomingPart;
+use super::journal::drop_keys;
 use super::links::voter_of;
 use super::{ConsistentGroups, GROUPS_MAX, Todo};
 use crate::peer::NodeId;
@@ -110,7 +113,7 @@ impl HeldGroup {
 }
 
 /// A state and the record of a catch-up as stored bytes.
-fn put_state(state: &GroupState, checkpoint: Option<&Checkpoint>) -> Bytes {
+pub(super) fn put_state(state: &GroupState, checkpoint: Option<&Checkpoint>) -> Bytes {
     let state = state.encode();
     let mut out = BytesMut::with_capacity(2 + state.len());
     out.put_u16_le(u16::try_from(state.len()).expect("a state has a few voters"));
@@ -126,7 +129,7 @@ fn put_state(state: &GroupState, checkpoint: Option<&Checkpoint>) -> Bytes {
 const CHECKPOINT_MAX: usize = 3 << 10;
 
 /// The group's state and the record of a catch-up, of stored bytes.
-fn read_state(bytes: &Bytes) -> Result<(GroupState, Option<Checkpoint>), Malformed> {
+pub(super) fn read_state(bytes: &Bytes) -> Result<(GroupState, Option<Checkpoint>), Malformed> {
     let mut fields = Reader::new(bytes.clone());
     let len = usize::from(fields.u16()?);
     let mut rest = fields.rest();
@@ -146,7 +149,7 @@ pub(super) fn configuration_of(found: &FoundGroup) -> Option<Configuration> {
 }
 
 /// The entry of a log, of an entry that the store found.
-fn entry_of(found: FoundEntry) -> Result<Entry, Malformed> {
+pub(super) fn entry_of(found: FoundEntry) -> Result<Entry, Malformed> {
     let payload = match found.contents {
         FoundContents::Other(bytes) => Payload::read(bytes)?,
         FoundContents::Put { key, head, value } => {
@@ -158,9 +161,27 @@ fn entry_of(found: FoundEntry) -> Result<Entry, Malformed> {
     Ok(Entry { index: found.place.index, term: found.place.term, payload })
 }
 
+/// The number of a founding by which its groups of an epoch are named in messages: those of another epoch are of
+/// another number, so members of two epochs do not hear each other.
+fn number_of(founding: &Founding, epoch: u16) -> u64 {
+    founding.number.wrapping_add(epoch.into())
+}
+
+/// The epoch of a group that a message names by such a number; none of another founding, or of an epoch that did not
+/// begin yet as far as this founding knows.
+fn epoch_in(founding: &Founding, number: u64) -> Option<u16> {
+    let epoch = u16::try_from(number.wrapping_sub(founding.number)).ok()?;
+    (epoch <= founding.epoch).then_some(epoch)
+}
+
+/// The epoch of a group that is named in a message, if the agreement has it.
+pub(super) fn epoch_of(env: &Env, id: &GroupId) -> Option<u16> {
+    epoch_in(env.agreement.foundings.get(&id.n_val)?, id.founding)
+}
+
 /// The reason why a found group does not take part.
 enum Refused {
-    /// Its state is of another founding, or of an earlier birth of the store.
+    /// Its state is of another founding or epoch, or of an earlier birth of the store.
     Foreign,
     /// Its state was lost, or contradicts its entries.
     Contradiction,
@@ -170,12 +191,12 @@ enum Refused {
 /// birth.
 fn stored_of(
     found: FoundGroup,
-    founding: u64,
+    (founding, epoch): (u64, u16),
     voter: VoterId,
 ) -> Result<(Stored, Option<Checkpoint>), Refused> {
     let bytes = found.state.as_ref().ok_or(Refused::Contradiction)?;
     let (state, checkpoint) = read_state(bytes).map_err(|_| Refused::Contradiction)?;
-    if state.founding != founding || !state.configuration.has(voter) {
+    if (state.founding, state.epoch) != (founding, epoch) || !state.configuration.has(voter) {
         return Err(Refused::Foreign);
     }
     let entries: Result<Vec<Entry>, Malformed> = found.entries.into_iter().map(entry_of).collect();
@@ -213,22 +234,28 @@ impl ConsistentGroups {
 
     /// Opens a group, unless it is open; whether this store takes part in it.
     pub(super) fn open(&mut self, env: &mut Env, key: GroupKey) -> bool {
-        if self.groups.contains_key(&key) {
-            return true;
+        self.open_in(env, key, None)
+    }
+
+    /// The same for a message of an epoch: the group is open only if that is the group's.
+    pub(super) fn open_in(&mut self, env: &mut Env, key: GroupKey, asked: Option<u16>) -> bool {
+        if let Some(held) = self.groups.get(&key) {
+            return asked.is_none_or(|asked| asked == held.group.epoch());
         }
         let may_open = self.is_registered && !self.refused.contains(&key);
         let Some(mut voters) = Self::voters(env, key).filter(|_| may_open) else { return false };
         let here = env.peers.here();
         let own = voters.iter().position(|voter| voter.node == here && Some(voter.birth) == env.birth);
         let Some(rank) = own.filter(|_| self.groups.len() < GROUPS_MAX) else { return false };
+        let Some(epoch) = self.epoch_to_open(env, key, voters[rank], asked) else { return false };
         let founding = &env.agreement.foundings[&key.n_val];
-        let id = GroupId { n_val: key.n_val, founding: founding.number, prefix: key.prefix };
+        let id = GroupId { n_val: key.n_val, founding: number_of(founding, epoch), prefix: key.prefix };
         let identity = Identity {
             voter: voters[rank],
             rank: u32::try_from(rank).expect("a group has a few voters"),
-            founding: id.founding,
+            founding: founding.number,
         };
-        let Some((stored, checkpoint)) = self.take_stored(env, key, identity) else { return false };
+        let Some((stored, checkpoint)) = self.take_stored(env, key, identity, epoch) else { return false };
         let applied = stored.progress.applied.0;
         for voter in voters.iter_mut().filter(|it| voter_of(env, it.node, key.prefix).is_none()) {
             // Its process registers soon. The group's state has its voter then.
@@ -249,16 +276,38 @@ impl ConsistentGroups {
         true
     }
 
-    /// All that the store has of a group that is opened; a new one if that is nothing of this birth. None if the group
-    /// is not opened.
+    /// The epoch in which this store takes part in a group; none if it does not, in the one that is asked for.
+    ///
+    /// A voter knows its epoch: the founding's first one, or that of its state. Only a recovery of its store begins
+    /// another one for it. Any other store gets it from its leader's messages.
+    fn epoch_to_open(&self, env: &Env, key: GroupKey, voter: VoterId, asked: Option<u16>) -> Option<u16> {
+        let founding = env.agreement.foundings.get(&key.n_val)?;
+        let found = self.found.get(&key).and_then(|found| read_state(found.state.as_ref()?).ok());
+        let state = found.map(|(state, _)| state).filter(|state| state.founding == founding.number);
+        let is_first = || Self::first_voters(env, key).is_some_and(|first| first.contains(&voter));
+        let own = match state {
+            Some(state) if state.configuration.has_voter(voter) => Some(state.epoch),
+            None if is_first() => Some(0),
+            _ => None,
+        };
+        match own {
+            Some(own) => asked.is_none_or(|asked| asked == own).then_some(own),
+            // An agreement without recoveries has one epoch.
+            None => asked.or((founding.epoch == 0).then_some(0)),
+        }
+    }
+
+    /// All that the store has of a group that is opened; a new one if that is nothing of this birth and epoch. None if
+    /// the group is not opened.
     fn take_stored(
         &mut self,
         env: &mut Env,
         key: GroupKey,
         identity: Identity,
+        epoch: u16,
     ) -> Option<(Stored, Option<Checkpoint>)> {
         let found = self.found.remove(&key);
-        match found.map(|found| stored_of(found, identity.founding, identity.voter)) {
+        match found.map(|found| stored_of(found, (identity.founding, epoch), identity.voter)) {
             Some(Ok(stored)) => return Some(stored),
             Some(Err(Refused::Contradiction)) => {
                 self.refused.insert(key);
@@ -273,8 +322,11 @@ impl ConsistentGroups {
             env.store.remove_group(key.number()).ok()?;
             self.left.remove(&key);
         }
+        // Keys of an earlier epoch may be of writes that the recovery has lost.
+        if epoch > 0 && drop_keys(env, key).is_err() {
+            return None;
+        }
 
-        let epoch = env.agreement.foundings.get(&key.n_val)?.epoch;
         let first = Self::first_voters(env, key)?;
         let configuration = Configuration::of_voters(first).with_learner(identity.voter);
         let new = Stored {
@@ -365,6 +417,18 @@ mod tests {
         let long = Place::Key(vec![b'k'; CHECKPOINT_MAX].into());
         let long = Checkpoint { place: long, ..checkpoint };
         assert_eq!(put_state(&state, Some(&long)), plain, "it is left out");
+    }
+
+    #[test]
+    fn messages_name_the_epoch_of_their_group() {
+        let (owners, stores) = (Vec::new().into(), std::sync::Arc::default());
+        let founding = Founding { number: u64::MAX, epoch: 2, owners, stores };
+        for epoch in 0..=2 {
+            assert_eq!(epoch_in(&founding, number_of(&founding, epoch)), Some(epoch));
+        }
+        assert_eq!(number_of(&founding, 0), founding.number, "the first epoch needs no other number");
+        assert_eq!(epoch_in(&founding, number_of(&founding, 3)), None, "it has not begun");
+        assert_eq!(epoch_in(&founding, founding.number - 1), None, "another founding");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use strong::Endpoint;
 use strong::envelope::{Envelope, Outgoing};
 use strong::group::{Input, VoterId};
 
-use super::group::GroupKey;
+use super::group::{GroupKey, epoch_of};
 use super::{ConsistentGroups, Todo};
 use crate::hop::ShardId;
 use crate::peer::{NodeId, PeerMessage};
@@ -71,9 +71,9 @@ impl ConsistentGroups {
         }
         for (id, message) in envelope.messages {
             let key = GroupKey { n_val: id.n_val, prefix: id.prefix };
-            let founding = env.agreement.foundings.get(&id.n_val).map(|founding| founding.number);
+            let epoch = epoch_of(env, &id);
             let is_ours = env.knobs.layout.shard_of(id.prefix) == env.knobs.id.0;
-            if founding != Some(id.founding) || !is_ours || !self.open(env, key) {
+            if epoch.is_none() || !is_ours || !self.open_in(env, key, epoch) {
                 continue;
             }
             if let Some(from) = voter_of(env, from, id.prefix) {

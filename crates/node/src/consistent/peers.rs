@@ -8,7 +8,8 @@
 //! * A node that is back: groups that settled without it are woken at a pace, and if its process is another one, all
 //!   groups that this store leads with it.
 //! * A store with another birth: its groups hear of it at a pace, and their leaders replace the voter. A group that is
-//!   not in memory is opened for it by the first node of its list that can be reached and has a vote.
+//!   not in memory is opened for it by the first node of its list that can be reached and has a vote. So is one that
+//!   was recovered without a node's store, when the node has another one.
 
 use base::Monotonic;
 use strong::group::{Configuration, Input, VoterId};
@@ -148,7 +149,7 @@ impl ConsistentGroups {
         }
     }
 
-    /// Whether a group that is not in memory has a voter to be replaced, and this node is the one to begin.
+    /// Whether a group that is not in memory lacks the voter that a node has now, and this node is the one to begin.
     fn is_to_open(&self, env: &Env, key: GroupKey) -> bool {
         if self.groups.contains_key(&key) {
             return false;
@@ -159,8 +160,8 @@ impl ConsistentGroups {
         let voters = Self::voters(env, key).unwrap_or_default();
         let mut can_begin =
             voters.iter().filter(|voter| known.has_voter(**voter) && self.reaches(env, key, **voter));
-        known.voters.iter().any(|voter| is_lost(env, key, *voter))
-            && can_begin.next().is_some_and(|it| it.node == env.peers.here())
+        let missing = Self::registered(env, key, &voters).into_iter().any(|voter| !known.has_voter(voter));
+        missing && can_begin.next().is_some_and(|it| it.node == env.peers.here())
     }
 
     /// Tells a group which voters its nodes have now.

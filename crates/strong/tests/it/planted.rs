@@ -12,8 +12,9 @@ use crate::stories::{
     a_condition_fails_by_a_write_that_is_lost, a_disk_with_an_acknowledged_write_is_lost,
     a_journal_is_set_back, a_key_is_written_beside_a_catch_up, a_tombstone_is_reaped_without_a_voter,
     a_tombstone_is_to_be_reaped_beside_a_catch_up, a_voter_comes_back_to_a_group_at_rest,
-    all_lose_power_after_a_write, an_acknowledged_entry_is_damaged, an_answer_to_a_read_is_late,
-    an_answer_to_another_life_is_late, votes_are_asked_for_twice,
+    a_voter_is_to_be_recovered_beside_a_majority, all_lose_power_after_a_write,
+    an_acknowledged_entry_is_damaged, an_answer_to_a_read_is_late, an_answer_to_another_life_is_late,
+    votes_are_asked_for_twice,
 };
 use crate::world::World;
 
@@ -78,6 +79,7 @@ caught! {
     planted_commit_note_lost: CommitNoteLost, a_commit_note_is_lost;
     planted_probe_paused: ProbePaused, a_life;
     planted_sleeper_not_woken: SleeperNotWoken, a_voter_comes_back_to_a_group_at_rest;
+    planted_recovered_while_voter_lives: RecoveredWhileVoterLives, a_voter_is_to_be_recovered_beside_a_majority;
     planted_forward_executed_twice: ForwardExecutedTwice, a_life;
 }
 

@@ -246,7 +246,7 @@ fn a_group_is_recovered_from_a_minority() {
         }
         let voters = lost.iter().map(|&node| world.voter(node)).collect();
         for node in [first, second] {
-            world.recover(node, &voters);
+            world.recover(node, &voters).unwrap();
             world.start(node);
         }
         let leader = world.settle();

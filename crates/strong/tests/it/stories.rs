@@ -322,6 +322,32 @@ pub fn a_voter_without_keys_has_the_last_write(seed: u64) -> World {
     world
 }
 
+/// Two voters of five are declared lost, so a majority is not. A third one is to be recovered, on a side with another
+/// one; the other side writes, and the first one is read.
+pub fn a_voter_is_to_be_recovered_beside_a_majority(seed: u64) -> World {
+    let mut world = World::quiet(seed, 5);
+    let leader = world.settle();
+    assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
+    let [survivor, behind, second, third] = [1, 2, 3, 4].map(|place| (leader + place) % 5);
+    for node in [survivor, behind] {
+        for other in [leader, second, third] {
+            world.cuts.extend([(node, other), (other, node)]);
+        }
+    }
+    world.crash(survivor);
+    assert_eq!(world.ask(leader, key(0), Action::Put(2), Condition::None), Outcome::Done);
+    let lost = [leader, second].map(|node| world.voter(node)).into();
+    let recovered = world.recover(survivor, &lost);
+    world.start(survivor);
+    let leads = |world: &World| world.nodes[survivor].group.as_ref().is_some_and(Group::is_ready);
+    if recovered.is_ok() && world.run_until(10 * SECOND, leads) {
+        world.ask(survivor, key(0), Action::Get, Condition::None);
+        return world;
+    }
+    heal_and_end(&mut world, leader);
+    world
+}
+
 /// A quiet world of three voters that have settled: the leader, a voter that will acknowledge a write, and one that
 /// will not.
 fn three(seed: u64) -> (World, [usize; 3]) {
@@ -393,7 +419,7 @@ fn write(world: &mut World, leader: usize, key: Bytes, action: impl Fn(u64) -> A
 
 #[test]
 fn stories_are_linearizable() {
-    let stories: [fn(u64) -> World; 18] = [
+    let stories: [fn(u64) -> World; 19] = [
         votes_are_asked_for_twice,
         a_condition_fails_by_a_write_that_is_lost,
         an_answer_to_a_read_is_late,
@@ -412,6 +438,7 @@ fn stories_are_linearizable() {
         a_voter_comes_back_to_a_group_at_rest,
         a_leader_cannot_read_a_key,
         a_voter_without_keys_has_the_last_write,
+        a_voter_is_to_be_recovered_beside_a_majority,
     ];
     for (number, story) in stories.into_iter().enumerate() {
         for seed in 0..20 {

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use strong::catch_up::{Checkpoint, Item, Receiver, Sender};
 use strong::forward::ForwardWindow;
 use strong::group::{
-    Batch, Birth, Entry, Group, GroupState, Identity, Input, Install, Payload, Progress, Stored, Version,
-    VoterId,
+    Batch, Birth, Entry, Group, GroupState, Identity, Input, Install, Payload, Progress, RecoverError,
+    Stored, Version, VoterId,
 };
 use strong::linearizability::{Action, Outcome};
 use strong::wake::{MarkedGroups, WakeQueue};
@@ -188,15 +188,17 @@ impl World {
         self.open(node, replayed);
     }
 
-    /// Makes the survivors of a lost majority all voters, on the store of one that is down.
-    pub fn recover(&mut self, node: usize, lost: &BTreeSet<VoterId>) {
+    /// Makes the survivors of a lost majority all voters, on the store of one that is down, in the epoch after the
+    /// founding's first one.
+    pub fn recover(&mut self, node: usize, lost: &BTreeSet<VoterId>) -> Result<(), RecoverError> {
         let Replayed { stored, checkpoint, .. } = self.replay(node);
         let has_catch_up = checkpoint.is_some_and(|known| known.has_changed_keys());
-        let state = stored.state.recover(self.voter(node), lost, has_catch_up).unwrap();
+        let state = stored.state.recover(self.voter(node), lost, has_catch_up, 1)?;
         let batch = Batch { number: 0, state: Some(state), commit: 0, install: None, entries: Vec::new() };
         let it = &mut self.nodes[node];
         it.disk.push(Record::Batch(batch));
         it.synced = it.disk.len();
+        Ok(())
     }
 
     /// The voter of another node, as far as a node knows.
