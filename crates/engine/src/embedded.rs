@@ -52,6 +52,7 @@ use crate::error::Error;
 use crate::fold::{ScanPage, ScanRequest};
 use crate::index::Before;
 use crate::load::BulkLoad;
+use crate::proposals::GroupBatch;
 use crate::read::{Reader, SharedBlocks, Snapshot};
 use crate::store::{
     Condition, Durability, Event, Found, LOOKUPS_PARKED_MAX, Lookup, LookupId, OpenReport, Options, Platform,
@@ -385,6 +386,23 @@ impl Embedded {
     ) -> Result<Result<Seq, Option<Seq>>, Error> {
         let write = [Write::Put { key, head, value: &[value] }];
         Ok(self.write_if(&[Condition { key, version }], &write)?.map_err(|(_, version)| version))
+    }
+
+    /// Appends batches of consistent groups, each in turn, and returns when all are synced. After an error some may be
+    /// there; the others are not.
+    pub fn propose_all(&mut self, batches: &[GroupBatch<'_>]) -> Result<(), Error> {
+        let mut last = None;
+        for batch in batches {
+            last = Some(self.give(1, |store| store.propose(batch))?);
+        }
+        while last.is_some_and(|last| self.store.synced_jsn() <= last) {
+            self.turn();
+            if let Some(error) = self.store.held_up() {
+                return Err(error);
+            }
+            self.wait_for_sync();
+        }
+        Ok(())
     }
 
     /// Begins a sorted load: the way to bring in many keys. See [`crate::load`].

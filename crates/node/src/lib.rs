@@ -44,6 +44,7 @@ mod trees;
 pub use consistent::GROUPS;
 pub use consistent::agreement::{Agreement, RegisteredProcess};
 pub use consistent::birth::{FoundBirth, read_birth};
+pub use consistent::recover::{KnownCluster, RecoverGroupError, RecoverableGroup, Recovery, recoveries};
 pub use consistent::report::{GroupCounts, GroupReport, GroupRole};
 pub use hop::{Hop, ShardId};
 pub use indexing::INDEXING;
@@ -56,4 +57,5 @@ pub use shard::{
     ShardStats, ShardStatus, TimesRead, TransferStatus, TreesStatus, Turns,
 };
 pub use store::{Adapter, Store};
+pub use strong::group::RecoverError;
 pub use topology::{Budget, Epoch, Topology};

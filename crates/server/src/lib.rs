@@ -61,6 +61,7 @@ mod verdict;
 pub use config::Config;
 pub use error::Error;
 pub use levels::LogLevels;
+pub use membership::StoppedNode;
 pub use memory::{LimitSource, MemoryLimit};
 pub use progress::{Progress, Stage};
 pub use serve::{Started, serve, shards_default};

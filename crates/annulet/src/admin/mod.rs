@@ -10,7 +10,7 @@
 //! * `purge.rs`: reaping and erasing.
 //! * `service.rs`: waiting for a node.
 //! * `stat.rs`: statistics of a node.
-//! * `strong.rs`: groups of consistent bucket types.
+//! * `strong.rs`: groups of consistent bucket types. `recover.rs`: their recovery.
 //! * `table.rs`: tables for people.
 //! * `types.rs`: bucket types.
 
@@ -22,6 +22,7 @@ mod diag;
 pub(crate) mod http;
 mod log;
 mod purge;
+mod recover;
 mod redact;
 mod service;
 mod stat;

@@ -1,16 +1,24 @@
 //! `annulet admin strong status`, also `ensemble-status`: the groups of consistent bucket types at a node.
+//!
+//! `declare-lost` and `recover` bring groups back whose majority is lost; `recover` is in `recover.rs`.
 
-use super::cluster::{Shown, each};
+use super::cluster::{Shown, each, taken};
+use super::recover;
 use super::table::{cell, table};
 use crate::failure::Failure;
 use crate::plural::len;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Commands for consistent bucket types.
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Show the groups of a node, the foundings and the registered stores of the members.
     Status(Status),
+    /// Declare the stores of dead members lost for good, before `recover`. Without --accept-loss, only check it.
+    DeclareLost(DeclareLost),
+    /// Recover the groups of a stopped node whose majority was declared lost: the survivors become their only voters.
+    /// Without --accept-loss it shows the end of each group's log here, and changes no group.
+    Recover(recover::Args),
 }
 
 /// How groups are shown.
@@ -23,10 +31,25 @@ pub struct Status {
     all: bool,
 }
 
+/// The members whose stores are lost.
+#[derive(clap::Args)]
+pub struct DeclareLost {
+    #[command(flatten)]
+    shown: Shown,
+    /// Members whose data is lost for good.
+    #[arg(required = true, value_name = "NAME@HOST")]
+    members: Vec<String>,
+    /// Declare it: stores of these members with old data get no vote again. This cannot be undone.
+    #[arg(long)]
+    accept_loss: bool,
+}
+
 /// Does it.
 pub fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Status(status) => show(status),
+        Command::DeclareLost(args) => declare_lost(args),
+        Command::Recover(args) => recover::run(args),
     }
 }
 
@@ -34,6 +57,17 @@ pub fn run(command: &Command) -> Result<(), Failure> {
 pub fn show(Status { shown, all }: &Status) -> Result<(), Failure> {
     let status = shown.ask("/admin/strong")?;
     shown.tell(&status, || text(&status, *all))
+}
+
+/// Has the cluster give the stores of members up.
+fn declare_lost(DeclareLost { shown, members, accept_loss }: &DeclareLost) -> Result<(), Failure> {
+    let body = json!({ "nodes": members, "accept_loss": accept_loss });
+    let answer = taken(shown.post("/admin/cluster/declare-lost", &body)?)?;
+    let members = members.join(", ");
+    shown.tell(&answer, || match accept_loss {
+        true => format!("declared lost: the stores of {members}"),
+        false => format!("nothing was changed: --accept-loss declares the stores of {members} lost"),
+    })
 }
 
 fn text(status: &Value, all: bool) -> String {

@@ -47,6 +47,13 @@ fn until_written(server: &Server) {
     });
 }
 
+/// The context of the key's version, for a conditional write.
+fn context(server: &Server) -> String {
+    let (_, text) = kv(server, "head", &[]);
+    let context = text.lines().find_map(|line| line.strip_prefix("context"));
+    context.unwrap_or_default().trim().to_owned()
+}
+
 /// Members' births, once all of their last starts have registered them.
 fn births(server: &Server) -> Value {
     let mut births = Value::Null;
@@ -182,6 +189,78 @@ fn stores_that_are_lost_one_after_the_other_are_replaced_without_a_loss() {
     }
     servers.remove(0).kill();
     until("a read", || kv(&servers[0], "get", &[]) == (Some(0), "one".into()));
+}
+
+/// Makes a node that reaches no other voter lead the metadata log.
+fn recover_log(server: &Server) {
+    let mut shown = Value::Null;
+    until("the others are missed", || {
+        let (code, text) = admin(server, &["cluster", "recover", "--json"]);
+        shown = serde_json::from_str(&text).unwrap_or_default();
+        code == Some(0) && shown["lost"] == true
+    });
+    done(server, &["cluster", "recover", shown["word"].as_str().unwrap()]);
+}
+
+/// Runs `annulet admin strong recover` on the folder of the first node.
+fn recover_groups(dir: &Path, words: &[&str]) -> (Option<i32>, String) {
+    let output = run(dir, &[&["admin", "strong", "recover", "--data", "n1"], words].concat());
+    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+#[test]
+fn a_survivor_is_recovered_with_all_that_it_has_and_the_others_come_back() {
+    let cluster = Cluster::new(3);
+    let dir = cluster.dir.path();
+    let mut servers: Vec<Server> = (1..=3).map(|node| cluster.start(node, &[])).collect();
+    done(&servers[0], &["bucket-type", "create", "accounts", PROPS]);
+    done(&servers[0], &["bucket-type", "activate", "accounts"]);
+    let first = births(&servers[0]);
+    until_written(&servers[0]);
+    until("the survivor has it", || strong(&servers[0])["summary"]["unsettled"] == 0);
+    let (two, three) = (name(2), name(3));
+    let declare = ["strong", "declare-lost", &two, &three];
+    refused(&servers[0], &declare, "n2@127.0.0.1 is reached: its stores are not lost");
+    servers.drain(1..).for_each(Server::kill);
+    std::fs::remove_dir_all(dir.join("n2")).unwrap();
+    std::fs::rename(dir.join("n3"), dir.join("found-again")).unwrap();
+    recover_log(&servers[0]);
+
+    let (code, text) = recover_groups(dir, &[]);
+    assert!(code == Some(2) && text.contains("another process is using the data"), "{text}");
+    refused(&servers[0], &["strong", "declare-lost", "n9@127.0.0.1"], "n9@127.0.0.1 is no member");
+    assert!(done(&servers[0], &declare).contains("nothing was changed: --accept-loss"));
+    assert_eq!(strong(&servers[0])["foundings"][0]["epoch"], 0);
+    done(&servers[0], &[&declare[..], &["--accept-loss"]].concat());
+    assert_eq!(strong(&servers[0])["foundings"][0]["epoch"], 1);
+    servers.remove(0).stop();
+
+    let (code, text) = recover_groups(dir, &[]);
+    assert!(code == Some(0) && text.contains("; voters n1@127.0.0.1; epoch 1"), "{text}");
+    assert!(text.contains("1024 groups can be recovered"), "{text}");
+    let (code, text) = recover_groups(dir, &["--accept-loss"]);
+    assert!(code == Some(0) && text.contains("1024 groups recovered"), "{text}");
+    let (code, text) = recover_groups(dir, &["--accept-loss"]);
+    assert!(code == Some(0) && text.contains("1024 groups kept: a majority"), "a second try: {text}");
+
+    let survivor = cluster.start(1, &[]);
+    until("a read", || kv(&survivor, "get", &[]) == (Some(0), "one".into()));
+    until("a write over the version before the recovery", || {
+        let context = context(&survivor);
+        kv(&survivor, "put", &["two", "--vclock", &context]).0 == Some(0)
+    });
+    until("its read", || kv(&survivor, "get", &[]) == (Some(0), "two".into()));
+    std::fs::rename(dir.join("found-again"), dir.join("n3")).unwrap();
+    let others = [2, 3].map(|node| cluster.start(node, &[]));
+    for other in &others {
+        until_voting(other, PREFIXES);
+    }
+    let now = births(&survivor);
+    assert_eq!(now[0], first[0]);
+    assert!(now[1] != first[1] && now[2] != first[2], "lost stores do not vote again: {now}");
+    until("the new voters have it", || strong(&survivor)["summary"]["unsettled"] == 0);
+    survivor.kill();
+    until("a read of the new voters", || kv(&others[0], "get", &[]) == (Some(0), "two".into()));
 }
 
 #[test]

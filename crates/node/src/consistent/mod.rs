@@ -12,7 +12,7 @@
 //! 5. Voters that fell far behind are caught up, and tombstones are reaped (`catch_up.rs`).
 //!
 //! * `agreement.rs`: the cluster's agreement on groups. * `birth.rs`: the birth of the store. * `group.rs`: one group
-//!   with its store's part. * `report.rs`: reports for operators.
+//!   with its store's part. * `report.rs`: reports for operators. * `recover.rs`: recovery of a stopped node's groups.
 //!
 //! Invariants: a group takes part only while the cluster has registered this process with this store's birth. Outputs
 //! of a group take effect in their order. Each request is answered once.
@@ -30,6 +30,7 @@ mod incoming_part;
 mod journal;
 mod links;
 mod peers;
+pub mod recover;
 pub mod report;
 mod serve;
 

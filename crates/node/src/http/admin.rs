@@ -119,6 +119,8 @@ pub enum ClusterPage {
     TransferLimit,
     /// What a lost majority may have taken with it, and going on without it.
     Recover,
+    /// The stores of members are declared lost.
+    DeclareLost,
 }
 
 impl ClusterPage {
@@ -136,6 +138,7 @@ impl ClusterPage {
             b"transfers" => ClusterPage::Transfers,
             b"transfer-limit" => ClusterPage::TransferLimit,
             b"recover" => ClusterPage::Recover,
+            b"declare-lost" => ClusterPage::DeclareLost,
             _ => return None,
         })
     }
@@ -415,6 +418,7 @@ mod tests {
             Page::Cluster(ClusterPage::Transfers),
             Page::Cluster(ClusterPage::TransferLimit),
             Page::Cluster(ClusterPage::Recover),
+            Page::Cluster(ClusterPage::DeclareLost),
             Page::Backup,
             Page::StopBackup,
             Page::Compact,

@@ -120,6 +120,7 @@ fn changes_by_operators_come_as_json() {
         ("POST /admin/cluster/stage", "{}"),
         ("POST /admin/cluster/clear", ""),
         ("POST /admin/cluster/recover", "{}"),
+        ("POST /admin/cluster/declare-lost", "{}"),
         ("POST /admin/aae/rebuild", "{}"),
         ("POST /admin/backup", "{}"),
         ("POST /admin/backup/stop", ""),

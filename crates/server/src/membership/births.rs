@@ -2,7 +2,8 @@
 //!
 //! 1. When stores are to be registered, and the log has confirmed this process as the node's last start, each store's
 //!    birth is decided on: the one that the store keeps, or a new one ([`Birth::at_start`]). The shards are told.
-//! 2. A store that has forgotten gets a new one, and so do all stores of a folder that turns out to be an older copy.
+//! 2. A store that has forgotten gets a new one, and so does one that was declared lost while this process runs, and
+//!    all stores of a folder that turns out to be an older copy.
 //! 3. When all shards keep their births durably, they are registered; again until the state shows it.
 //!
 //! Invariants: no birth is registered that is not durable; a process that the log does not have as the node's last
@@ -17,6 +18,7 @@ use ::membership::state::{Command, Record, State, StoreBirths};
 use base::{Monotonic, Rng};
 use node::{FoundBirth, ShardId};
 use ring::Birth;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +44,9 @@ pub(super) struct Births {
     is_older_copy: bool,
     /// The birth of each store; empty before it is decided on.
     decided: Vec<Birth>,
+    /// All births that were decided on or found to be registered. Another one that is registered for this process means
+    /// that its store was declared lost.
+    known: BTreeSet<Birth>,
     /// When the registration is proposed once more.
     again: Option<Monotonic>,
     rng: Box<dyn Rng>,
@@ -50,7 +55,8 @@ pub(super) struct Births {
 impl Births {
     /// Of a node whose stores were found like this.
     pub(super) fn new(found: Vec<FoundBirth>, ring_bits: u8, rng: Box<dyn Rng>) -> Births {
-        Births { found, ring_bits, is_older_copy: false, decided: Vec::new(), again: None, rng }
+        let (decided, known) = (Vec::new(), BTreeSet::new());
+        Births { found, ring_bits, is_older_copy: false, decided, known, again: None, rng }
     }
 
     /// How many there are.
@@ -92,6 +98,7 @@ impl Births {
             steps.given = self.given();
         }
         self.replace_forgotten(board, &mut steps.given);
+        self.replace_lost(state.registration(own.node).map(|it| &it.stores), &mut steps.given);
         steps.proposed = self.registration(state, own, board, now);
         steps
     }
@@ -109,6 +116,8 @@ impl Births {
             Birth::at_start(found.stored, registered, found.is_complete && !is_older_copy, rng)
         };
         self.decided = self.found.iter().enumerate().map(birth).collect();
+        let registered = before.iter().flat_map(|before| before.births.iter());
+        self.known.extend(self.decided.iter().chain(registered));
     }
 
     fn given(&self) -> Vec<(ShardId, Birth)> {
@@ -120,6 +129,19 @@ impl Births {
         for (shard, birth) in (0..).map(ShardId).zip(&mut self.decided) {
             if board.forgotten(shard) == Some(*birth) {
                 *birth = Birth::draw(&mut *self.rng);
+                self.known.insert(*birth);
+                given.push((shard, *birth));
+            }
+        }
+    }
+
+    /// Draws new births for stores that were declared lost: births that no store has are registered for them.
+    fn replace_lost(&mut self, registered: Option<&StoreBirths>, given: &mut Vec<(ShardId, Birth)>) {
+        let registered = registered.into_iter().flat_map(|it| it.births.iter());
+        for ((shard, birth), registered) in (0..).map(ShardId).zip(&mut self.decided).zip(registered) {
+            if self.known.insert(*registered) {
+                *birth = Birth::draw(&mut *self.rng);
+                self.known.insert(*birth);
                 given.push((shard, *birth));
             }
         }
@@ -268,6 +290,26 @@ mod tests {
         keep(&board, &[(shard, new)]);
         state.apply(&births.advance(&state, &own, &board, NOW).proposed.unwrap()).unwrap();
         assert_eq!(numbers(&state), Some(vec![5, new.number()]));
+    }
+
+    #[test]
+    fn a_store_that_is_declared_lost_while_it_runs_is_another_one() {
+        let (mut births, board, mut state) = (births(&[kept(5), kept(6)]), Board::new(2), state(1, 1));
+        let own = own(1, 1);
+        keep(&board, &births.advance(&state, &own, &board, NOW).given);
+        state.apply(&births.advance(&state, &own, &board, NOW).proposed.unwrap()).unwrap();
+        let stores = StoreBirths { ring_bits: 3, births: [birth(8), birth(6)].into() };
+        let (node, starts, start) = (NodeId(0), 1, 1);
+        state.apply(&Command::RegisterStores { node, starts, start, stores }).unwrap();
+
+        let steps = births.advance(&state, &own, &board, NOW);
+        let (shard, new) = steps.given[0];
+        assert_eq!((shard, steps.given.len(), steps.proposed), (ShardId(0), 1, None));
+        assert!(![birth(5), birth(8)].contains(&new));
+        keep(&board, &[(shard, new)]);
+        state.apply(&births.advance(&state, &own, &board, NOW).proposed.unwrap()).unwrap();
+        assert_eq!(numbers(&state), Some(vec![new.number(), 6]));
+        assert_eq!(births.advance(&state, &own, &board, NOW), BirthSteps::default());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-const FOLDER: &str = "membership";
+pub(super) const FOLDER: &str = "membership";
 const LOG: &str = "log";
 const STARTS: &str = "starts";
 const STANDING: &str = "standing";

@@ -7,8 +7,12 @@
 //!
 //! Invariants: each caller is answered once, at its deadline at the latest; a founding that is there is no change.
 //!
+//! A caller that declares stores lost waits here as well: its proposals follow from the state in the same way
+//! (`loss.rs`).
+//!
 //! Left out: the type itself, which the caller activates after that.
 
+use super::loss::Loss;
 use super::operator::Answered;
 use ::membership::log::{Failed, Outcome};
 use ::membership::state::{Command, FOUNDED_N_VAL_MAX, Rejected, State};
@@ -38,9 +42,17 @@ const TOKENS_FROM: u64 = 1 << 48;
 /// The newest version of the protocol that a member speaks, if a connection to its process has told it.
 pub(super) type Speaks<'a> = &'a dyn Fn(NodeId) -> Option<u16>;
 
+/// The change that a caller waits for.
+pub(super) enum Wanted {
+    /// Groups of so many voters are founded.
+    Groups(u32),
+    /// Stores are declared lost.
+    Loss(Loss),
+}
+
 /// A caller that waits.
 struct Waiting {
-    n_val: u32,
+    wanted: Wanted,
     answer: oneshot::Sender<Answered>,
     /// The proposal that is under way.
     token: Option<u64>,
@@ -72,14 +84,16 @@ impl Foundings {
         Foundings { waiting: Vec::new(), last: 0, rng }
     }
 
-    /// Takes a caller, who wants groups of so many voters.
-    pub(super) fn ask(&mut self, n_val: u32, answer: oneshot::Sender<Answered>, now: Monotonic) {
+    /// Takes a caller.
+    pub(super) fn ask(&mut self, wanted: Wanted, answer: oneshot::Sender<Answered>, now: Monotonic) {
         if self.waiting.len() >= WAITING_MAX {
             // The caller may have gone.
-            answer.send(Answered::wrong(503, "too many bucket types are activated at once")).ok();
+            answer
+                .send(Answered::wrong(503, "too many changes of consistent groups are asked for at once"))
+                .ok();
             return;
         }
-        self.waiting.push(Waiting { n_val, answer, token: None, again_at: now, since: now, failed: None });
+        self.waiting.push(Waiting { wanted, answer, token: None, again_at: now, since: now, failed: None });
     }
 
     /// When [`Foundings::advance`] has something to do that nobody tells.
@@ -153,7 +167,14 @@ impl Foundings {
         let Some(state) = membership.state() else {
             return Next::Answer(Answered::wrong(503, "this node does not know the cluster's current state"));
         };
-        let n_val = u8::try_from(it.n_val).ok().filter(|n_val| (1..=FOUNDED_N_VAL_MAX).contains(n_val));
+        let n_val = match &it.wanted {
+            Wanted::Groups(n_val) => *n_val,
+            Wanted::Loss(loss) => {
+                let declared = || Next::Answer(Answered::ok(serde_json::json!({ "declared": true })));
+                return loss.next(state, &mut *self.rng).map_or_else(declared, Next::Propose);
+            }
+        };
+        let n_val = u8::try_from(n_val).ok().filter(|n_val| (1..=FOUNDED_N_VAL_MAX).contains(n_val));
         let Some(n_val) = n_val else { return Next::Answer(Answered::wrong(409, Rejected::NVal)) };
         if state.founding(n_val).is_some() {
             return Next::Answer(Answered::ok(serde_json::json!({ "n_val": n_val })));

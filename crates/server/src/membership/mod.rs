@@ -14,7 +14,8 @@
 //!   one.
 //! * `admission.rs`: newcomers at the door.
 //! * `births.rs`: the births of this node's stores. `agreement.rs`: the agreement that shards get.
-//!   `founding.rs`: the activation of a consistent bucket type. `strong.rs`: all of that for operators.
+//!   `founding.rs`: the activation of a consistent bucket type. `loss.rs`: stores that are declared lost.
+//!   `strong.rs`: all of that for operators. `stopped.rs`: the membership of a node that does not run.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
 //!   `n_vals.rs`: what they are made for.
 //! * `reach.rs`: whether a majority is reached. `refusals.rs`: stores that take no writes, for the log.
@@ -31,12 +32,14 @@ mod entry;
 mod files;
 mod founding;
 mod limits;
+mod loss;
 mod n_vals;
 mod operator;
 mod publisher;
 mod reach;
 mod refusals;
 mod standing;
+mod stopped;
 mod strong;
 #[cfg(test)]
 mod tests;
@@ -52,6 +55,7 @@ pub use reach::Reach;
 #[cfg(test)]
 pub use reach::Reached;
 pub use standing::{AsOf, STANDING_BYTES_MAX, Standing};
+pub use stopped::StoppedNode;
 
 use crate::mailbox::{Mail, Mailboxes};
 use crate::peer::{Peers, Roster};
@@ -69,7 +73,8 @@ use board::Board;
 use bytes::Bytes;
 use copy::{CopyWatch, Own};
 use files::Files;
-use founding::Foundings;
+use founding::{Foundings, Wanted};
+use loss::Loss;
 use n_vals::Replicas;
 use node::http::ClusterPage;
 use node::{Epoch, FoundBirth, PeerMessage, Shard, ShardId};
@@ -447,6 +452,9 @@ impl Part {
                 Ok(Event::Word { from, bytes }) => {
                     self.step(Input::Message(bytes), Some(from), mailboxes, peers)?;
                 }
+                Ok(Event::Asked { page: ClusterPage::DeclareLost, body, answer }) => {
+                    self.declare_lost(&body, answer);
+                }
                 Ok(Event::Asked { page, body, answer }) => {
                     if let Some(input) = self.operators.ask(page, &body, answer, &self.membership) {
                         self.step(input, None, mailboxes, peers)?;
@@ -462,7 +470,9 @@ impl Part {
                     // The caller may have gone.
                     answer.send(Answered::wrong(409, why)).ok();
                 }
-                Ok(Event::Found { n_val, answer }) => self.foundings.ask(n_val, answer, self.clock.now()),
+                Ok(Event::Found { n_val, answer }) => {
+                    self.foundings.ask(Wanted::Groups(n_val), answer, self.clock.now());
+                }
                 Ok(Event::NotMember(as_of)) if self.is_removed(as_of) => {
                     return Err(self.removed());
                 }
@@ -479,6 +489,15 @@ impl Part {
                 Err(RecvTimeoutError::Timeout) => self.step(Input::Tick, None, mailboxes, peers)?,
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
+        }
+    }
+
+    /// Takes an operator's word that stores are lost.
+    fn declare_lost(&mut self, body: &Bytes, answer: oneshot::Sender<Answered>) {
+        match Loss::of(body, &self.membership) {
+            Ok(loss) => self.foundings.ask(Wanted::Loss(loss), answer, self.clock.now()),
+            // The caller may have gone.
+            Err(answered) => drop(answer.send(answered)),
         }
     }
 

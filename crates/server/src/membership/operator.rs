@@ -116,6 +116,7 @@ impl Operators {
                 ClusterPage::Transfers => Err(transfers(state, membership, &self.board)),
                 ClusterPage::TransferLimit => limit(state, body),
                 ClusterPage::Recover => unreachable!("answered above"),
+                ClusterPage::DeclareLost => unreachable!("it goes to another component"),
                 ClusterPage::Clear => Ok(Command::Clear { expected: state.version() }),
                 ClusterPage::Stage => stage(state, body),
                 ClusterPage::ResizeRing => resize(state, body),

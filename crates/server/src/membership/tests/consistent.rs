@@ -61,7 +61,7 @@ impl Node {
     /// Has groups founded, as the activation of a type does.
     fn found(&mut self, n_val: u32) -> Option<Answered> {
         let (answer, mut answered) = oneshot::channel();
-        self.part.foundings.ask(n_val, answer, self.part.clock.now());
+        self.part.foundings.ask(Wanted::Groups(n_val), answer, self.part.clock.now());
         self.settle();
         answered.try_recv().ok()
     }
