@@ -107,6 +107,8 @@ pub enum Planted {
     ErasedUnseen,
     /// A gauge is exported to Prometheus as a counter.
     GaugeAsCounter,
+    /// A slow request is a line of the log when it ends, and not while it waits.
+    SlowLineAtTheEnd,
     /// A node says that it is ready while a store takes no writes.
     ReadyWithoutWrites,
     /// An entry of the metadata log is committed when one voter has it.

@@ -13,6 +13,15 @@ pub struct ShardId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
+/// The times of a client's request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestTimes {
+    /// When it came to this node.
+    pub came: Monotonic,
+    /// When the client stops waiting.
+    pub deadline: Monotonic,
+}
+
 /// A question for a page of a scan.
 #[derive(Debug)]
 pub enum CoverageAsk {
@@ -42,8 +51,8 @@ pub enum Hop {
         id: RequestId,
         /// The request.
         request: Box<Request>,
-        /// When the client stops waiting.
-        deadline: Monotonic,
+        /// Its times.
+        times: RequestTimes,
     },
     /// The answer to a [`Hop::Request`].
     Answer {

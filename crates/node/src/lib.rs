@@ -54,7 +54,8 @@ pub use metadata::keeper::{read_props, read_props_of};
 pub use peer::{AskId, CopyPart, Lane, Load, PeerMessage, RefusedMessage};
 pub use shard::{
     Histogram, LatencyRead, Output, Reaping, Rebuilding, RequestId, Shard, ShardConfig, ShardControl,
-    ShardStats, ShardStatus, TimesRead, TransferStatus, TreesStatus, Turns,
+    ShardStats, ShardStatus, SlowKeys, SlowLine, SlowRequests, SlowStage, TimesRead, TransferStatus,
+    TreesStatus, Turns,
 };
 pub use store::{Adapter, Store};
 pub use strong::group::RecoverError;

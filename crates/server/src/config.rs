@@ -16,6 +16,7 @@ mod values;
 
 pub use cluster::{Cluster, Member, NODE_NAME_BYTES_MAX, check_node_name};
 pub use settings::{Config, SETTINGS, Setting};
+pub(crate) use settings::{read_slow, show_slow};
 pub use values::{LogFormat, SettingValue, Size};
 
 use node::Rebuilding;

@@ -18,6 +18,7 @@ use crate::pace::{Pace, Sending};
 use crate::pb::{hang_up, send, skip};
 use crate::peer::Peers;
 use crate::purge::Purges;
+use crate::slow;
 use crate::stats::Stats;
 use crate::targets::targets;
 use crate::trees::NodeTrees;
@@ -26,6 +27,7 @@ use crate::verdict::NodeState;
 use base::budget::LARGE_BYTES;
 use bytes::Bytes;
 use figures::Format;
+use node::SlowRequests;
 use node::http::{ClusterPage, HostNames, Incoming, Question, Session};
 use os::Address;
 use protocol::http::Waits;
@@ -74,6 +76,8 @@ pub struct Wide {
     pub(crate) drain: Arc<Drain>,
     /// The levels of the log.
     pub log: Arc<dyn LogLevels>,
+    /// The log of slow requests.
+    pub slow: Arc<SlowRequests>,
     /// Links to other nodes; `None` for a node alone.
     pub peers: Option<Arc<Peers>>,
 }
@@ -289,6 +293,7 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         Question::Trees(page, body) => Some(wide.trees.ask(*page, body).await),
         Question::Strong => Some(wide.groups.ask(&wide.membership).await),
         Question::Log(body) => Some(levels::ask(&*wide.log, body.as_deref())),
+        Question::Slow(body) => Some(slow::ask(&wide.slow, body.as_deref())),
         Question::Targets => {
             let members = wide.membership.ask(ClusterPage::Show, Bytes::new()).await;
             Some(targets(&members, &wide.http))
@@ -313,6 +318,7 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         | Question::Strong
         | Question::Targets
         | Question::Log(_)
+        | Question::Slow(_)
         | Question::Purge(_)
         | Question::Live
         | Question::Ready => unreachable!("answered above"),

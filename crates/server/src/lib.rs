@@ -49,6 +49,7 @@ mod purge;
 #[allow(dead_code, unused_imports, reason = "no door asks for a login yet")]
 mod security;
 mod serve;
+mod slow;
 mod stats;
 mod store_figures;
 mod system;

@@ -8,6 +8,7 @@ use crate::groups;
 use crate::mailbox::{MESSAGES_MAX, Mail, Mailboxes};
 use crate::membership;
 use crate::peer::{LINKS_MAX, Links, PeerFigures};
+use crate::slow;
 use base::{FastMap, Monotonic};
 use kv::{Error, Request, Response, TypeChange};
 use node::peer::route;
@@ -386,6 +387,7 @@ impl Local {
                 Output::Reply { to, result, more } => self.deliver(to, (result, more)),
                 Output::Hop { to, message } => self.put(to, Mail::Hop(message)),
                 Output::Peer { to, message } => self.send(to, message),
+                Output::Slow(line) => slow::tell(&line),
                 Output::Adopted(epoch) => {
                     let n_vals = self.shard.borrow().status().n_vals();
                     self.membership.adopted(self.id, epoch, n_vals);

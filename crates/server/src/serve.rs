@@ -34,7 +34,7 @@ use node::layout::Owner;
 use node::riak::{Identity, RIAK_VERSION};
 use node::store::TypeBackends;
 use node::store::founding::{self, Founding};
-use node::{FoundBirth, GROUPS, INDEXING, Layout, ShardId, layout};
+use node::{FoundBirth, GROUPS, INDEXING, Layout, ShardId, SlowRequests, layout};
 use os::{OsDisk, OsRng};
 use ring::{MemberState, RingSize};
 use std::collections::BTreeMap;
@@ -499,6 +499,7 @@ fn common(
         http: config.http_listen.clone(),
         drain: Arc::new(Drain::new(config.drain_wait)),
         log,
+        slow: SlowRequests::new(config.slow, config.slow_keys),
         connections: Arc::new(AtomicUsize::new(0)),
         connections_max: config.connections_max.min(memory.connections_max().max(CONNECTIONS_MIN)),
         memory,

@@ -30,8 +30,8 @@ use node::riak::Identity;
 use node::store::Routed;
 use node::store::founding::Founding;
 use node::{
-    Adapter, FoundBirth, Layout, Members, Reaping, Rebuilding, Shard, ShardConfig, ShardId, Store, Topology,
-    layout,
+    Adapter, FoundBirth, Layout, Members, Reaping, Rebuilding, Shard, ShardConfig, ShardId, SlowRequests,
+    Store, Topology, layout,
 };
 use os::{Address, DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
 use std::collections::BTreeMap;
@@ -130,6 +130,8 @@ pub struct Common {
     pub drain: Arc<Drain>,
     /// The levels of the log.
     pub log: Arc<dyn LogLevels>,
+    /// The log of slow requests.
+    pub slow: Arc<SlowRequests>,
     /// Connections that are open in all threads.
     pub connections: Arc<AtomicUsize>,
     /// How many there may be.
@@ -315,6 +317,7 @@ impl Opened {
             anti_entropy: common.anti_entropy,
             rebuilding: common.rebuilding,
             gathered: Arc::clone(&common.budgets.answers),
+            slow: Arc::clone(&common.slow),
         };
         let folder = layout::shard_dir(&common.data, self.id.0);
         let mut shard = Shard::new(config, self.store, table);
@@ -517,6 +520,7 @@ fn welcome(
                 http: common.http.clone(),
                 drain: Arc::clone(&common.drain),
                 log: Arc::clone(&common.log),
+                slow: Arc::clone(&common.slow),
                 peers: common.peers.clone(),
             };
             tokio::task::spawn_local(http::serve(stream, Rc::clone(local), wide, about, patience, id))

@@ -233,6 +233,7 @@ impl Machine {
                 anti_entropy: self.anti_entropy,
                 rebuilding: self.rebuilding,
                 gathered: base::Budget::unlimited(),
+                slow: node::SlowRequests::off(),
             };
             shards.push(Some(Shard::new(config, store, table.clone())));
         }

@@ -4,7 +4,7 @@
 //!    log are read, if a file was named. 3. Secrets are redacted (`redact.rs`). 4. The file is written, readable by its
 //!    owner alone.
 //!
-//! Left out: objects, and files of the data folder. Names of buckets and keys may be in log lines.
+//! Left out: objects, and files of the data folder. Names of buckets and keys may be in log lines and in slow requests.
 
 use super::http::Node;
 use super::redact::{redact, text_without};
@@ -19,13 +19,14 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The pages of a node that go into the file.
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("ready", "/health/ready"),
     ("figures", "/stats"),
     ("cluster", "/admin/cluster"),
     ("transfers", "/admin/cluster/transfers"),
     ("trees", "/admin/aae"),
     ("strong", "/admin/strong"),
+    ("slow", "/admin/slow"),
     ("bucket_types", "/admin/bucket-types"),
 ];
 

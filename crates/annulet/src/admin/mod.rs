@@ -9,6 +9,7 @@
 //! * `http.rs`: requests to a running node.
 //! * `purge.rs`: reaping and erasing.
 //! * `service.rs`: waiting for a node.
+//! * `slow.rs`: slow requests of a node.
 //! * `stat.rs`: statistics of a node.
 //! * `strong.rs`: groups of consistent bucket types. `recover.rs`: their recovery.
 //! * `table.rs`: tables for people.
@@ -25,6 +26,7 @@ mod purge;
 mod recover;
 mod redact;
 mod service;
+mod slow;
 mod stat;
 mod strong;
 pub(crate) mod table;
@@ -74,6 +76,8 @@ enum Command {
     Compact(compact::Args),
     /// Show the levels of a node's log, or set one until the node stops.
     Log(log::Args),
+    /// Show the last slow requests of a node, or set the threshold until the node stops.
+    Slow(slow::Args),
     /// Show the statistics of a node, all or by name.
     Stat(stat::Args),
     /// Show the hash trees of each partition of a node: their age, their last comparison and its differences.
@@ -107,6 +111,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Command::Erase(command) => purge::run("erase", command),
         Command::Compact(args) => compact::run(args),
         Command::Log(args) => log::run(args),
+        Command::Slow(args) => slow::run(args),
         Command::Stat(args) => stat::show(args),
         Command::AaeStatus(shown) => aae::status(shown),
         Command::AaeRepair(args) => aae::repair(args),

@@ -61,6 +61,7 @@ impl RingShard {
             anti_entropy: None,
             rebuilding: node::Rebuilding::default(),
             gathered: base::Budget::unlimited(),
+            slow: node::SlowRequests::off(),
         };
         let shard = Shard::new(config, store, table);
         let mut opened = RingShard { shard, outputs: Vec::new(), _folder: folder };

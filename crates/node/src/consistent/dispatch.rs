@@ -112,13 +112,13 @@ impl Waiting {
 impl ConsistentGroups {
     /// Begins a client's request on a key of a consistent type.
     pub fn begin(&mut self, env: &mut Env, ready: Ready) {
-        let Ready { reply_to, coordinator, prefix, props, deadline } = ready;
+        let Ready { reply_to, coordinator, prefix, props, times } = ready;
         let request = coordinator.into_request();
         match &request {
             Request::Get(_) => env.counters.consistent_gets += 1,
             _ => env.counters.consistent_puts += 1,
         }
-        self.accept(env, reply_to, request, prefix, props, deadline);
+        self.accept(env, reply_to, request, prefix, props, times.deadline);
     }
 
     /// Takes a request of a client, here or of another node.

@@ -22,7 +22,7 @@
 //! read costs a quarter of one that waits, and tells its client sooner. Left out: requests of other shards, which have
 //! waited there, and those of other nodes, which are part of something begun.
 
-use crate::hop::RequestId;
+use crate::hop::{RequestId, RequestTimes};
 use crate::shard::env::Env;
 use crate::shard::gauges::Gauges;
 use crate::shard::knobs::{OVERLOAD_WORK_MIN, TIMEOUT_DEFAULT, WORK_MAX};
@@ -57,8 +57,8 @@ pub(crate) struct AdmittedRequest {
     pub id: RequestId,
     /// Its content.
     pub request: Request,
-    /// When the client stops waiting.
-    pub deadline: Monotonic,
+    /// Its times.
+    pub times: RequestTimes,
 }
 
 struct Waiting {
@@ -247,7 +247,8 @@ impl Admission {
         let Waiting { id, request, since } = waiting;
         self.backlog.begun += 1;
         let timeout = request.timeout().filter(|&ms| ms > 0).map(|ms| Duration::from_millis(ms.into()));
-        AdmittedRequest { id, request, deadline: since + timeout.unwrap_or(TIMEOUT_DEFAULT) }
+        let times = RequestTimes { came: since, deadline: since + timeout.unwrap_or(TIMEOUT_DEFAULT) };
+        AdmittedRequest { id, request, times }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Requests of clients on their way in: admission, pacing of writes, forwards to other nodes, and the clean stop;
-//! latencies on their way out.
+//! latencies and the log of slow requests on their way out.
 
 pub(crate) mod admission;
 pub(crate) mod forwards;
 pub(crate) mod latency;
 pub(crate) mod pacing;
+pub(crate) mod slow;
 pub(crate) mod stop;
 
 use crate::hop::RequestId;

@@ -46,6 +46,8 @@ pub(super) enum Page {
     Targets,
     /// The levels of the log.
     Log,
+    /// The slow requests.
+    Slow,
     /// The node's last purge.
     Purge,
     /// The end of the one that is under way.
@@ -171,7 +173,7 @@ pub(super) fn allowed(page: &Page) -> &'static [Method] {
         Page::Cluster(ClusterPage::Show | ClusterPage::Plan | ClusterPage::Transfers) => {
             &[Method::Get, Method::Head]
         }
-        Page::Log => &[Method::Get, Method::Head, Method::Post],
+        Page::Log | Page::Slow => &[Method::Get, Method::Head, Method::Post],
         Page::Backup | Page::Compact | Page::Purge => &[Method::Get, Method::Head, Method::Post],
         Page::Cluster(ClusterPage::Recover) => &[Method::Get, Method::Head, Method::Post],
         Page::Activate(_) | Page::Cluster(_) | Page::Trees(_) | Page::StopBackup | Page::StopPurge => {
@@ -212,7 +214,7 @@ pub(super) fn request(page: &Page, method: Method, body: &[u8]) -> Result<Option
             (Request::ChangeType(name.clone(), TypeChange::Activate), None, Change::Activate)
         }
         (Page::Status | Page::OpenApi | Page::Cluster(_) | Page::Trees(_), _)
-        | (Page::Strong | Page::Targets | Page::Log, _)
+        | (Page::Strong | Page::Targets | Page::Log | Page::Slow, _)
         | (Page::Backup | Page::StopBackup | Page::Compact | Page::Purge | Page::StopPurge, _) => {
             return Ok(None);
         }
@@ -425,6 +427,7 @@ mod tests {
             Page::Strong,
             Page::Targets,
             Page::Log,
+            Page::Slow,
             Page::Purge,
             Page::StopPurge,
         ] {

@@ -46,6 +46,7 @@ fn each_route_has_its_needs() {
         ("GET", "/admin/openapi.yaml", "Login"),
         ("GET", "/admin/status", "annulet.stats on any"),
         ("GET", "/admin/log", "annulet.admin on any"),
+        ("GET", "/admin/slow", "annulet.admin on any"),
         ("POST", "/admin/cluster/commit", "annulet.admin on any"),
         ("POST", "/admin/purge", "annulet.purge annulet.admin on any"),
         ("GET", "/admin/purge", "annulet.admin on any"),

@@ -233,6 +233,7 @@ fn operators_see_types_and_members() {
         ("/health/live", Question::Live),
         ("/admin/prometheus/targets", Question::Targets),
         ("/admin/log", Question::Log(None)),
+        ("/admin/slow", Question::Slow(None)),
     ] {
         let (_, incoming) = Talk::ask("GET", target, "");
         assert!(matches!(incoming, Incoming::Question(asked) if asked == question));

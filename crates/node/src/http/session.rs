@@ -69,6 +69,8 @@ pub enum Question {
     Targets,
     /// What are the levels of the log, or may one be set? With the request's body if it is a change.
     Log(Option<Bytes>),
+    /// Which requests were slow lately, or may their threshold be changed? With the request's body if it is a change.
+    Slow(Option<Bytes>),
     /// What do the nodes of the cluster agree on, or may it be changed so? With the request's body.
     Cluster(ClusterPage, Bytes),
     /// How is the node's backup, or may one be made so? With the request's body.
@@ -418,6 +420,10 @@ impl Session {
             Page::Log => {
                 let body = (method == Method::Post).then(|| Bytes::copy_from_slice(body));
                 Incoming::Question(Question::Log(body))
+            }
+            Page::Slow => {
+                let body = (method == Method::Post).then(|| Bytes::copy_from_slice(body));
+                Incoming::Question(Question::Slow(body))
             }
             Page::Purge => Incoming::Question(Question::Purge(admin::purge_page(method, body)?)),
             Page::StopPurge => Incoming::Question(Question::Purge(PurgePage::Stop)),

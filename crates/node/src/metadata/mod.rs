@@ -11,7 +11,7 @@ pub(crate) mod resets;
 pub(crate) mod spread;
 pub(crate) mod sync;
 
-use crate::hop::{Hop, ShardId};
+use crate::hop::{Hop, RequestTimes, ShardId};
 use crate::peer::{AskId, NodeId};
 use crate::shard::env::Env;
 use crate::shard::output::Output;
@@ -41,17 +41,17 @@ impl Metadata {
         reply_to: ReplyTo,
         bucket: Bucket,
         changes: Option<Vec<Prop>>,
-        deadline: Monotonic,
+        times: RequestTimes,
     ) {
         if env.knobs.id != KEEPER {
             let request = match changes {
                 Some(changes) => Request::SetProps(bucket, changes),
                 None => Request::ResetProps(bucket),
             };
-            return env.forward_to_shard(KEEPER, reply_to, request, deadline);
+            return env.forward_to_shard(KEEPER, reply_to, request, times);
         }
         let all_agree = self.resets.all_know_the_same(env);
-        let unkept = self.spread.set_props(env, reply_to, bucket, changes, all_agree, deadline);
+        let unkept = self.spread.set_props(env, reply_to, bucket, changes, all_agree, times.deadline);
         self.keep_later(unkept);
     }
 
@@ -62,12 +62,12 @@ impl Metadata {
         reply_to: ReplyTo,
         name: Bytes,
         change: TypeChange,
-        deadline: Monotonic,
+        times: RequestTimes,
     ) {
         if env.knobs.id != KEEPER {
-            return env.forward_to_shard(KEEPER, reply_to, Request::ChangeType(name, change), deadline);
+            return env.forward_to_shard(KEEPER, reply_to, Request::ChangeType(name, change), times);
         }
-        let unkept = self.spread.change_type(env, reply_to, name, change, deadline);
+        let unkept = self.spread.change_type(env, reply_to, name, change, times.deadline);
         self.keep_later(unkept);
     }
 

@@ -12,6 +12,7 @@ use super::task::TaskTable;
 use super::task::{BlockedOn, Coordinator, LINGERING_MAX, PendingReply, PreviousVersion, Task};
 use super::unsent::UnsentAsks;
 use crate::frontdoor::latency::Timed;
+use crate::frontdoor::slow::{SlowLooks, StageClock};
 use crate::shard::awaiting::Waiter;
 use crate::shard::effect::Effect;
 use crate::shard::env::Env;
@@ -42,7 +43,8 @@ const _: () = assert!(HINTS_MAX < engine::store::BATCH_WRITES_MAX, "they are one
 
 /// Tasks of a shard, and what their writes need.
 pub(crate) struct Requests {
-    tasks: TaskTable,
+    pub(super) tasks: TaskTable,
+    pub(super) looks: SlowLooks,
     /// The actors of the writes of this process.
     actors: Actors,
     /// Tombstones that were reaped lately.
@@ -56,6 +58,7 @@ impl Requests {
     pub fn new(actors: Actors, grave: Duration) -> Requests {
         Requests {
             tasks: TaskTable::default(),
+            looks: SlowLooks::default(),
             actors,
             graveyard: Graveyard::new(grave),
             unkept_hints: UnkeptHints::default(),
@@ -106,7 +109,7 @@ impl Requests {
 
     /// Begins a client's request.
     pub fn begin(&mut self, env: &mut Env, ready: Ready) {
-        let Ready { reply_to, coordinator, prefix, props, deadline } = ready;
+        let Ready { reply_to, coordinator, prefix, props, times } = ready;
         let (bucket, key) = coordinator.names();
         self.tasks.key.clear();
         key::encode_object_key(prefix, &bucket.bucket_type, &bucket.name, key, &mut self.tasks.key);
@@ -118,9 +121,10 @@ impl Requests {
             Coordinator::Delete(_) => env.counters.deletes += 1,
             _ => {}
         }
-        let mut work = Task::new(reply_to, coordinator, ledger_key, props, deadline);
+        let mut work = Task::new(reply_to, coordinator, ledger_key, props, times.deadline);
         let now = env.now();
         work.begun = Some(now);
+        work.stages = StageClock::begun(times.came, now);
         work.epoch = Some(env.topology.epoch);
         env.activity.note_client(now);
         self.start(env, work);
@@ -146,6 +150,9 @@ impl Requests {
     /// Steps a coordinator until it is over or has to wait.
     fn drive(&mut self, env: &mut Env, id: &mut Option<u64>, work: &mut Task, event: Event) {
         work.bytes += bytes_of(&event);
+        if let Event::Answer { from, .. } = &event {
+            work.note_answer(env, *from);
+        }
         let mut next = Some(event);
         while let Some(event) = next.take() {
             if work.unpassed.is_some()
@@ -230,12 +237,12 @@ impl Requests {
             Action::Read { want, hold } => {
                 work.reads_hint = false;
                 let found = env.store.lookup(&work.key, engine_want(want));
-                self.looked_up(env, id, work, found, hold)
+                self.looked_up(env, id, work, found, (engine_want(want), hold))
             }
             Action::ReadHint { node } => {
                 work.reads_hint = true;
                 let found = env.store.lookup(&key::hint(node.0, &work.key), Want::Head);
-                self.looked_up(env, id, work, found, true)
+                self.looked_up(env, id, work, found, (Want::Head, true))
             }
             Action::Write { head, value, hints } => {
                 let written = self.write(env, id, work, &head, &value, &hints);
@@ -251,6 +258,7 @@ impl Requests {
             Action::Ask { to, ask } => {
                 let id = *id.get_or_insert_with(|| env.next_id());
                 self.note_asking(env, id, work);
+                work.note_ask(env, to);
                 self.ask(env, to, id, work.deadline, work.key.clone(), ask);
                 None
             }
@@ -326,14 +334,14 @@ impl Requests {
         id: &mut Option<u64>,
         work: &mut Task,
         found: Lookup,
-        hold: bool,
+        (want, hold): (Want, bool),
     ) -> Option<Event> {
         match found {
             Lookup::Done(answer) => Some(Event::Read(stored(work, answer, env.knobs.reaping.fold_actors))),
             Lookup::NeedsIo(lookup) => {
                 let id = *id.get_or_insert_with(|| env.next_id());
                 self.tasks.lookups.insert(lookup, id);
-                work.waits = BlockedOn::Lookup;
+                work.waits = BlockedOn::Lookup(want);
                 // What it has read must still be there when it writes.
                 if hold && !work.holds_key {
                     work.holds_key = true;
@@ -438,7 +446,9 @@ impl Requests {
                 env.counters.heals_failed += u64::from(result.is_err());
             }
             (PendingReply::Client(result), reply_to) => {
-                count_latency(env, work);
+                if let Some(now) = count_latency(env, work) {
+                    work.note_end(env, &result, now);
+                }
                 env.reply(reply_to, *result);
             }
             (PendingReply::Replica(result), ReplyTo::Replica(to, id)) => answer(env, to, id, result),
@@ -449,8 +459,9 @@ impl Requests {
         }
     }
 
-    fn park(&mut self, env: &mut Env, id: Option<u64>, work: Box<Task>) {
+    fn park(&mut self, env: &mut Env, id: Option<u64>, mut work: Box<Task>) {
         let id = id.expect("work that waits for something has a name");
+        self.note_wait(env, &mut work);
         if work.answered {
             self.tasks.lingering.push_back(id);
         }
@@ -612,6 +623,7 @@ impl Requests {
                 self.tasks.late.push_back((at.max(now) + PATIENCE, id));
             }
         }
+        self.look_for_slow(env, now);
     }
 }
 
@@ -620,9 +632,9 @@ fn read_form(lookups: usize, env: &Env) -> ReadStrategy {
     if lookups >= LOOKUPS_BUSY { ReadStrategy::Heads } else { env.knobs.read_form }
 }
 
-/// Counts how long a client's request took.
-fn count_latency(env: &mut Env, work: &Task) {
-    let Some(begun) = work.begun else { return };
+/// Counts how long a client's request took. Returns when it ends.
+fn count_latency(env: &mut Env, work: &Task) -> Option<Monotonic> {
+    let begun = work.begun?;
     let now = env.now();
     match work.coordinator {
         Coordinator::Get(_) => env.latency.add_get(begun, now),
@@ -630,6 +642,7 @@ fn count_latency(env: &mut Env, work: &Task) {
         Coordinator::Delete(_) => env.latency.add(Timed::Delete, begun, now),
         _ => {}
     }
+    Some(now)
 }
 
 /// The head that was under the task's key as of its last read was replaced by this one.

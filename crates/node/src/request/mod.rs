@@ -8,5 +8,6 @@ pub(crate) mod hint_writer;
 pub(crate) mod place;
 pub(crate) mod repair;
 pub(crate) mod replica;
+pub(crate) mod slow;
 pub(crate) mod task;
 pub(crate) mod unsent;

@@ -1,12 +1,11 @@
 //! The place of a request: its shard, the node that coordinates it, and the replicas that take part.
 
 use super::task::Coordinator;
-use crate::hop::ShardId;
+use crate::hop::{RequestTimes, ShardId};
 use crate::liveness::peers::Peers;
 use crate::peer::{Load, NodeId};
 use crate::shard::env::Env;
 use crate::shard::reply_to::ReplyTo;
-use base::Monotonic;
 use kv::{BucketProps, Error, Placement};
 use ring::{Position, Ring};
 use std::sync::Arc;
@@ -21,7 +20,7 @@ pub(crate) struct Ready {
     /// Of its ledger key.
     pub prefix: u16,
     pub props: Arc<BucketProps>,
-    pub deadline: Monotonic,
+    pub times: RequestTimes,
 }
 
 /// The place of a client's request.
@@ -44,7 +43,7 @@ pub(crate) fn find(
     env: &Env,
     reply_to: ReplyTo,
     coordinator: Coordinator,
-    deadline: Monotonic,
+    times: RequestTimes,
     avoids: Option<NodeId>,
 ) -> Place {
     let (bucket, key) = coordinator.names();
@@ -58,7 +57,7 @@ pub(crate) fn find(
     };
 
     if props.consistent {
-        return Place::Leader(Ready { reply_to, coordinator, prefix, props, deadline });
+        return Place::Leader(Ready { reply_to, coordinator, prefix, props, times });
     }
 
     // A value that is written once is written without reading, so any node will do; and what a hook refuses is not
@@ -70,7 +69,7 @@ pub(crate) fn find(
     if needs_replica && let Some(node) = better_coordinator(env, prefix, props.n_val, &reply_to, avoids) {
         return Place::Node(node, coordinator);
     }
-    Place::Here(Ready { reply_to, coordinator, prefix, props, deadline })
+    Place::Here(Ready { reply_to, coordinator, prefix, props, times })
 }
 
 /// The node that is to coordinate a write, if it is not this one: where this one is not to hold the key, cannot

@@ -1,6 +1,7 @@
 //! What is under way for one key, and the tables that it is found by.
 
 use crate::anti_entropy::head_change::HeadChange;
+use crate::frontdoor::slow::{SlowStage, StageClock};
 use crate::shard::gauges::Gauges;
 use crate::shard::knobs::WORK_MAX;
 use crate::shard::reply_to::ReplyTo;
@@ -8,7 +9,7 @@ use crate::topology::Epoch;
 use base::{FastMap, Monotonic};
 use bytes::Bytes;
 use engine::store::LookupId;
-use engine::{Before, Found, Seq};
+use engine::{Before, Found, Seq, Want};
 use kv::{
     Action, Answer, Bucket, BucketProps, DeleteRequest, Error, Event, GetRequest, Next, PutRequest, Request,
     Response, StepContext,
@@ -157,6 +158,10 @@ pub(crate) struct Task {
     pub deadline: Monotonic,
     /// When it began, if it is a client's.
     pub begun: Option<Monotonic>,
+    /// The stages of a client's request.
+    pub stages: StageClock,
+    /// Whether a line says that it is slow.
+    pub is_slow: bool,
     /// By which epoch it chose whom it asks, if it chose.
     pub epoch: Option<Epoch>,
     /// The version that it has written, or was sent, while partitions move: to be passed on before it is confirmed.
@@ -203,6 +208,8 @@ impl Task {
             props,
             deadline,
             begun: None,
+            stages: StageClock::default(),
+            is_slow: false,
             epoch: None,
             unpassed: None,
             rests_on: Seq(0),
@@ -228,6 +235,23 @@ impl Task {
             PreviousVersion::Unread | PreviousVersion::Damaged => (None, true),
         };
         HeadChange { key: self.key.clone(), seq, n_val: self.props.n_val, old, new, is_unsure }
+    }
+
+    /// Whether a client waits for its answer.
+    pub fn has_client(&self) -> bool {
+        self.begun.is_some() && !self.answered
+    }
+
+    /// The stage that it is in while it is parked.
+    pub fn stage(&self) -> SlowStage {
+        match self.waits {
+            BlockedOn::Key(_) => SlowStage::Key,
+            BlockedOn::Lookup(Want::Head) => SlowStage::Head,
+            BlockedOn::Lookup(Want::Value) => SlowStage::Disk,
+            BlockedOn::Written(_) => SlowStage::Sync,
+            BlockedOn::Nothing if self.parting.is_some() => SlowStage::Sync,
+            BlockedOn::Nothing => SlowStage::Replicas,
+        }
     }
 
     /// Whether it is another node's repair.
@@ -267,6 +291,15 @@ pub(crate) enum PreviousVersion {
 }
 
 impl PreviousVersion {
+    /// The head that was found.
+    pub fn head(&self) -> Option<&Bytes> {
+        match self {
+            PreviousVersion::Plain { head } => head.as_ref(),
+            PreviousVersion::Indexed { head, .. } => Some(head),
+            PreviousVersion::Unread | PreviousVersion::Damaged => None,
+        }
+    }
+
     /// Of what a lookup has answered, for work that writes.
     pub fn of(answer: &Result<Option<Found>, engine::Error>, writes: bool) -> PreviousVersion {
         match answer {
@@ -295,7 +328,8 @@ impl PreviousVersion {
 /// What work waits for on this node.
 pub(crate) enum BlockedOn {
     Nothing,
-    Lookup,
+    /// A lookup of a head, or of a value.
+    Lookup(Want),
     /// The acknowledgement of its write.
     Written(Seq),
     /// Another write of its key; then it does this.
@@ -357,6 +391,15 @@ impl TaskTable {
 
     pub fn get(&self, id: u64) -> Option<&Task> {
         self.parked.get(&id).map(Box::as_ref)
+    }
+
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut Task> {
+        self.parked.get_mut(&id).map(Box::as_mut)
+    }
+
+    /// All work that a client waits for.
+    pub fn of_clients(&self) -> impl Iterator<Item = &Task> {
+        self.parked.values().map(Box::as_ref).filter(|work| work.has_client())
     }
 
     /// The names of the work for which it holds, in the order in which they were given.

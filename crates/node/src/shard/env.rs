@@ -18,7 +18,7 @@ use super::owners::{FoldOwners, ScanOwners};
 use super::reply_to::ReplyTo;
 use crate::consistent::agreement::Agreement;
 use crate::frontdoor::latency::Latency;
-use crate::hop::{Hop, ShardId};
+use crate::hop::{Hop, RequestTimes, ShardId};
 use crate::liveness::peers::Peers;
 use crate::peer::{AskId, LeaderAnswer, NodeId, PeerMessage};
 use crate::request::task::Task;
@@ -32,6 +32,7 @@ use engine::fold::KeyRange;
 use kv::coverage::Plan;
 use kv::{Bucket, BucketTable, Error, Request, Response, VersionClock};
 use ring::{Birth, Partition, Position};
+use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub(crate) struct Env {
     pub knobs: Knobs,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// The last reading of the clock; none since the last turn ended.
+    recent: Cell<Option<Monotonic>>,
     /// Randomness.
     pub rng: Box<dyn Rng>,
     /// Members and owners as they were published last.
@@ -110,9 +113,10 @@ impl Env {
     /// The environment of a shard that is opened over its store.
     pub fn new(config: ShardConfig, store: Store, table: BucketTable) -> Env {
         let ShardConfig { id, layout, members, ring, limits, clock, mut rng, read_form, .. } = config;
-        let ShardConfig { life, reaping, anti_entropy, rebuilding, gathered, .. } = config;
+        let ShardConfig { life, reaping, anti_entropy, rebuilding, gathered, slow, .. } = config;
         let anti_entropy = anti_entropy.filter(|_| store.has_snapshots());
-        let knobs = Knobs { id, layout, limits, read_form, reaping, anti_entropy, rebuilding, gathered };
+        let knobs =
+            Knobs { id, layout, limits, read_form, reaping, anti_entropy, rebuilding, gathered, slow };
         let peers = Peers::new(&members, life, clock.now());
         // Unlike those of an earlier process, and with room for the shard beside it.
         let last_id = rng.next_u64() >> 16;
@@ -122,6 +126,7 @@ impl Env {
         Env {
             knobs,
             clock,
+            recent: Cell::default(),
             rng,
             topology: Topology::at_rest(members, ring),
             agreement: Arc::default(),
@@ -155,7 +160,20 @@ impl Env {
 
     /// The time.
     pub fn now(&self) -> Monotonic {
-        self.clock.now()
+        let now = self.clock.now();
+        self.recent.set(Some(now));
+        now
+    }
+
+    /// The time as it was read last since the last turn: no later than now, by the length of a turn at most. It costs a
+    /// reading of the clock once between two turns.
+    pub fn recent(&self) -> Monotonic {
+        self.recent.get().unwrap_or_else(|| self.now())
+    }
+
+    /// A turn has ended, and time may pass before the next input.
+    pub fn forget_recent(&self) {
+        self.recent.set(None);
     }
 
     /// Raises an effect.
@@ -289,11 +307,11 @@ impl Env {
         to: ShardId,
         reply_to: ReplyTo,
         request: Request,
-        deadline: Monotonic,
+        times: RequestTimes,
     ) {
         let ReplyTo::Client(id) = reply_to else { unreachable!("a forwarded request is where it belongs") };
         self.counters.hops += 1;
-        let message = Hop::Request { from: self.knobs.id, id, request: Box::new(request), deadline };
+        let message = Hop::Request { from: self.knobs.id, id, request: Box::new(request), times };
         self.out.push(Output::Hop { to, message });
     }
 }

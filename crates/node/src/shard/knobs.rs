@@ -1,5 +1,6 @@
 //! Settings of a shard, and all else that it is opened with.
 
+use crate::frontdoor::slow::SlowRequests;
 use crate::hop::ShardId;
 use crate::layout::Layout;
 use crate::members::Members;
@@ -51,6 +52,8 @@ pub struct ShardConfig {
     pub rebuilding: Rebuilding,
     /// Memory for answers in one piece while they are gathered.
     pub gathered: Arc<Budget>,
+    /// The log of slow requests.
+    pub slow: Arc<SlowRequests>,
 }
 
 /// Settings of a shard that do not change.
@@ -71,6 +74,8 @@ pub(crate) struct Knobs {
     pub rebuilding: Rebuilding,
     /// Memory for answers in one piece while they are gathered.
     pub gathered: Arc<Budget>,
+    /// The log of slow requests.
+    pub slow: Arc<SlowRequests>,
 }
 
 /// Removal of tombstones.

@@ -32,6 +32,10 @@ pub use crate::anti_entropy::status::TreesStatus;
 pub use crate::frontdoor::admission::{PASS_MAX, STAY_MAX, WAIT_MAX};
 pub use crate::frontdoor::latency::{Histogram, LatencyRead, TimesRead};
 pub use crate::frontdoor::pacing::HELD_MAX;
+pub use crate::frontdoor::slow::{
+    LINES_KEPT, LINES_PER_SECOND, ReplicaWait, STAGES, SlowKeys, SlowLine, SlowLog, SlowOp, SlowRequests,
+    SlowStage,
+};
 pub use crate::handoff::losses::CopyLoss;
 pub use crate::handoff::receiver::TransferStatus;
 pub use crate::hop::RequestId;
@@ -52,7 +56,7 @@ use crate::frontdoor::Frontdoor;
 use crate::frontdoor::admission::AdmittedRequest;
 use crate::frontdoor::forwards::Forward;
 use crate::handoff::Handoff;
-use crate::hop::{CoverageAsk, CoveragePage, Hop};
+use crate::hop::{CoverageAsk, CoveragePage, Hop, RequestTimes};
 use crate::liveness;
 use crate::metadata::Metadata;
 use crate::peer::{AskId, NodeId, PeerMessage};
@@ -148,7 +152,8 @@ impl Shard {
         // vain.
         let parked = self.requests.tasks().deadlines().chain(self.coverage.deadlines());
         let parked = parked.chain(self.metadata.deadlines()).chain(self.frontdoor.forwards.deadlines());
-        let parked = parked.chain(self.consistent.next_deadline());
+        let parked = parked.chain(self.consistent.next_deadline()).chain(self.requests.next_look());
+        let parked = parked.chain(self.frontdoor.forwards.next_look());
         let earliest = parked.chain(self.reap.next_due()).filter(|deadline| *deadline > now).min();
         if let Some(earliest) = earliest {
             self.env.deadlines.note(earliest);
@@ -164,8 +169,8 @@ impl Shard {
     }
 
     fn begin(&mut self, request: AdmittedRequest) {
-        let AdmittedRequest { id, request, deadline } = request;
-        self.accept(ReplyTo::Client(id), request, deadline);
+        let AdmittedRequest { id, request, times } = request;
+        self.accept(ReplyTo::Client(id), request, times);
     }
 
     /// Begins writes and requests that have waited for their turn.
@@ -215,8 +220,8 @@ impl Shard {
     /// Takes a message of another shard.
     pub fn hop(&mut self, message: Hop) {
         match message {
-            Hop::Request { from, id, request, deadline } => {
-                self.accept(ReplyTo::Shard(from, id), *request, deadline)
+            Hop::Request { from, id, request, times } => {
+                self.accept(ReplyTo::Shard(from, id), *request, times)
             }
             Hop::Answer { id, result } => self.env.reply(ReplyTo::Client(id), *result),
             Hop::AskPage { from, question, ask } => {
@@ -327,23 +332,24 @@ impl Shard {
     /// A write could not be sent, so nobody has begun it: another node coordinates it, or this one. Once: a node that
     /// cannot send to two has too much to send.
     fn forward_again(&mut self, forward: Forward, request: Request) {
-        let Forward { to, reply_to, deadline, is_second } = forward;
+        let Forward { to, reply_to, times, is_second, .. } = forward;
         let coordinator = match request {
             Request::Put(put) if !is_second => Coordinator::put(put),
             Request::Delete(delete) if !is_second => Coordinator::delete(delete),
             _ => return self.env.reply(reply_to, Err(Error::Overload)),
         };
-        self.start_object(reply_to, coordinator, deadline, Some(to));
+        self.start_object(reply_to, coordinator, times, Some(to));
     }
 
     fn on_forward(&mut self, from: NodeId, id: AskId, ttl_ms: u32, request: Request) {
         if !self.frontdoor.forwards.is_first(from, id) {
             return;
         }
-        let deadline = self.env.now() + Duration::from_millis(ttl_ms.into());
+        let came = self.env.now();
+        let times = RequestTimes { came, deadline: came + Duration::from_millis(ttl_ms.into()) };
         match request {
             Request::Put(_) | Request::Delete(_) => {
-                self.accept(ReplyTo::Coordinator(from, id), request, deadline)
+                self.accept(ReplyTo::Coordinator(from, id), request, times)
             }
             _ => {
                 let error = Error::Store("only writes are passed on".to_owned());
@@ -389,6 +395,7 @@ impl Shard {
         if self.env.store.wants_turn() {
             self.env.store.turn(now, &mut self.events);
         }
+        self.env.forget_recent();
         if cfg!(debug_assertions) {
             self.invariants();
         }
@@ -494,7 +501,7 @@ impl Shard {
     }
 
     /// Takes a request that was admitted, or that another shard or node has passed on.
-    fn accept(&mut self, reply_to: ReplyTo, request: Request, deadline: Monotonic) {
+    fn accept(&mut self, reply_to: ReplyTo, request: Request, times: RequestTimes) {
         self.env.peers.note_used();
         if self.env.gauges.requests() >= WORK_MAX
             || self.env.gauges.bytes() >= self.env.knobs.limits.work_bytes_max
@@ -502,28 +509,27 @@ impl Shard {
             self.env.counters.refused += 1;
             return self.env.reply(reply_to, Err(Error::Overload));
         }
+        let deadline = times.deadline;
         match request {
-            Request::Get(get) => self.start_object(reply_to, Coordinator::get(get), deadline, None),
+            Request::Get(get) => self.start_object(reply_to, Coordinator::get(get), times, None),
             Request::Put(mut put) => {
                 put.invent_key(&mut *self.env.rng);
-                self.start_object(reply_to, Coordinator::put(put), deadline, None);
+                self.start_object(reply_to, Coordinator::put(put), times, None);
             }
-            Request::Delete(delete) => {
-                self.start_object(reply_to, Coordinator::delete(delete), deadline, None)
-            }
+            Request::Delete(delete) => self.start_object(reply_to, Coordinator::delete(delete), times, None),
             Request::ListKeys(_)
             | Request::ListBuckets(_)
             | Request::Fold(_)
             | Request::Index(_)
             | Request::Query(_) => self.coverage.begin(&mut self.env, reply_to, request, deadline),
             Request::SetProps(bucket, changes) => {
-                self.metadata.set_props(&mut self.env, reply_to, bucket, Some(changes), deadline)
+                self.metadata.set_props(&mut self.env, reply_to, bucket, Some(changes), times)
             }
             Request::ResetProps(bucket) => {
-                self.metadata.set_props(&mut self.env, reply_to, bucket, None, deadline)
+                self.metadata.set_props(&mut self.env, reply_to, bucket, None, times)
             }
             Request::ChangeType(name, change) => {
-                self.metadata.change_type(&mut self.env, reply_to, name, change, deadline)
+                self.metadata.change_type(&mut self.env, reply_to, name, change, times)
             }
             other => {
                 let answer = answer_at_once(&self.env, other);
@@ -537,10 +543,10 @@ impl Shard {
         &mut self,
         reply_to: ReplyTo,
         coordinator: Coordinator,
-        deadline: Monotonic,
+        times: RequestTimes,
         avoids: Option<NodeId>,
     ) {
-        match place::find(&self.env, reply_to, coordinator, deadline, avoids) {
+        match place::find(&self.env, reply_to, coordinator, times, avoids) {
             Place::Here(ready) => {
                 if let Some(ready) = self.frontdoor.pacer.hold(ready, &mut self.env) {
                     self.requests.begin(&mut self.env, ready);
@@ -548,11 +554,11 @@ impl Shard {
             }
             Place::Leader(ready) => self.consistent.begin(&mut self.env, ready),
             Place::Shard(shard, coordinator) => {
-                self.env.forward_to_shard(shard, reply_to, coordinator.into_request(), deadline);
+                self.env.forward_to_shard(shard, reply_to, coordinator.into_request(), times);
             }
             Place::Node(node, coordinator) => {
                 let request = coordinator.into_request();
-                self.frontdoor.forwards.forward(&mut self.env, node, reply_to, request, deadline, avoids);
+                self.frontdoor.forwards.forward(&mut self.env, node, reply_to, request, times, avoids);
             }
             Place::Refused(error) => self.env.reply(reply_to, Err(error)),
         }

@@ -1,10 +1,12 @@
 //! Output of a shard: replies, messages to other shards and nodes, and news for the control plane.
 
+use crate::frontdoor::slow::SlowLine;
 use crate::hop::{Hop, RequestId, ShardId};
 use crate::peer::{NodeId, PeerMessage};
 use crate::topology::Epoch;
 use kv::{Error, Response};
 use ring::{Birth, RingVersion};
+use std::sync::Arc;
 
 /// One output of a shard.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub enum Output {
         /// The message.
         message: PeerMessage,
     },
+    /// For the log: a request is slow.
+    Slow(Arc<SlowLine>),
     /// For the control plane: this shard goes by that epoch, and none of its requests by an older one any more.
     Adopted(Epoch),
     /// For the control plane: this shard has, durably, all that the target of this version asks it to have. Told again

@@ -116,6 +116,7 @@ impl Node {
             anti_entropy: None,
             rebuilding: node::Rebuilding::default(),
             gathered: base::Budget::unlimited(),
+            slow: node::SlowRequests::off(),
         };
         Node { shard: Shard::new(config, store, table), clock, asked: 0 }
     }

@@ -41,6 +41,7 @@ fn open(data: &Path, hold: &Arc<Hold>) -> (Shard, FoundBirth) {
         anti_entropy: None,
         rebuilding: node::Rebuilding::default(),
         gathered: base::Budget::unlimited(),
+        slow: node::SlowRequests::off(),
     };
     (Shard::new(config, store, table), found)
 }

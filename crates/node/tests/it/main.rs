@@ -25,6 +25,7 @@ mod reaping;
 mod rebuilds;
 mod resets;
 mod shards;
+mod slow;
 mod stop;
 mod telling;
 mod types;

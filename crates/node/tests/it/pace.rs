@@ -57,6 +57,7 @@ fn writes_wait_for_one_another_while_reads_go_on() {
         anti_entropy: None,
         rebuilding: node::Rebuilding::default(),
         gathered: base::Budget::unlimited(),
+        slow: node::SlowRequests::off(),
     };
     let mut shard = Shard::new(config, store, table);
     for number in 0..MEGABYTES {

@@ -56,6 +56,7 @@ impl Node {
                 anti_entropy: None,
                 rebuilding: node::Rebuilding::default(),
                 gathered: base::Budget::unlimited(),
+                slow: node::SlowRequests::off(),
             };
             Shard::new(config, store, table.clone())
         });
@@ -89,6 +90,7 @@ impl Node {
                     Output::Hop { to, message } => self.shards[usize::from(to.0)].hop(message),
                     Output::Adopted(_) | Output::Copied(_) => unreachable!("nobody publishes anything"),
                     Output::BirthKept(_) | Output::Forgot => unreachable!("no store is given a birth"),
+                    Output::Slow(_) => unreachable!("the log of slow requests is off"),
                     Output::Peer { .. } => unreachable!("a node alone has nobody to write to"),
                     Output::Closed(result) => result.unwrap(),
                 }

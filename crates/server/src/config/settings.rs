@@ -11,7 +11,7 @@ use engine::{Codec, CompressAt, Durability, fold::JournalCheck};
 use kv::ReadStrategy;
 use node::http::HostName;
 use node::layout::SHARDS_MAX;
-use node::{Rebuilding, Turns, store::TypeBackends};
+use node::{Rebuilding, SlowKeys, Turns, store::TypeBackends};
 use os::Address;
 use ring::RingSize;
 use std::net::Ipv4Addr;
@@ -196,6 +196,10 @@ settings! {
     idle_timeout: Duration = Duration::from_secs(3600);
     /// Form of the log's lines on standard error
     log_format: LogFormat = LogFormat::Text;
+    /// Least time of a request that the log of slow requests has
+    slow: Option<Duration> { "off" => None, "0" => None } = Some(SLOW_DEFAULT);
+    /// Keys in the log of slow requests: as they are, a hash of each, or none
+    slow_keys: SlowKeys = SlowKeys::Hash;
     // Balancers ask every few seconds, and turn away after one or two refusals.
     /// Time between the first "not ready" of a stop and closed doors, if a balancer has asked for /health/ready lately
     drain_wait: Duration { "none" => Duration::ZERO } = Duration::from_secs(5);
@@ -223,6 +227,25 @@ settings! {
 
 /// Its price in a quiet cluster: one question to each neighbour.
 const ANTI_ENTROPY_DEFAULT: Duration = Duration::from_secs(60);
+
+/// Far above a request that waits for a few disks, and below the patience of most clients.
+const SLOW_DEFAULT: Duration = Duration::from_millis(100);
+
+/// Reads a threshold of slow requests, as the option does; `None`: there are none.
+pub(crate) fn read_slow(text: &str) -> Result<Option<Duration>, String> {
+    let mut config = Config::default();
+    slow_setting().set(&mut config, text)?;
+    Ok(config.slow)
+}
+
+/// The text of a threshold of slow requests.
+pub(crate) fn show_slow(threshold: Option<Duration>) -> String {
+    slow_setting().show(&Config { slow: threshold, ..Config::default() })
+}
+
+fn slow_setting() -> &'static Setting {
+    SETTINGS.iter().find(|setting| setting.name == "slow").expect("the table has it")
+}
 
 /// This build may leave a codec out.
 fn check_codec(text: &str) -> Result<(), String> {

@@ -87,8 +87,8 @@ fn what_is_wrong_is_refused_where_it_stands() {
          backend, type_backends, durability, sync_interval, read_form, delete_mode, anti_entropy, tree_rebuild, \
          tree_rebuild_check, tree_rebuild_turns, compression, compress_at, zstd_level, memory, memtable, block_cache, \
          space_target, disk_reserve, scrub_period, waste_retention, backup_dir, connections_max, \
-         idle_timeout, log_format, drain_wait, cluster, join, zone, weight, peer_listen, peer_address, peer_ca, \
-         peer_cert, peer_key"
+         idle_timeout, log_format, slow, slow_keys, drain_wait, cluster, join, zone, weight, peer_listen, \
+         peer_address, peer_ca, peer_cert, peer_key"
     );
     assert_eq!(refused(&[], &[], "\nshards = 0"), "a.toml:2: shards: \"0\" is not a number from 1 to 256");
     assert_eq!(refused(&[], &[], "shards = [3]"), "a.toml:1: shards must be a number or a text in quotes");

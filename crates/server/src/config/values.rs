@@ -9,7 +9,7 @@ use engine::compression::{Codec, CompressAt};
 use engine::{Durability, fold::JournalCheck};
 use kv::ReadStrategy;
 use node::http::HostName;
-use node::{Turns, store::TypeBackends};
+use node::{SlowKeys, Turns, store::TypeBackends};
 use os::Address;
 use ring::RingSize;
 use std::ops::RangeInclusive;
@@ -128,6 +128,7 @@ words! {
         "none" => JournalCheck::None, "presence" => JournalCheck::Presence, "values" => JournalCheck::Checksum
     }
     LogFormat { "text" => LogFormat::Text, "json" => LogFormat::Json }
+    SlowKeys { "plain" => SlowKeys::Plain, "hash" => SlowKeys::Hash, "none" => SlowKeys::None }
     Turns { "node" => Turns::Node, "cluster" => Turns::Cluster }
     Codec { "lz4" => Codec::Lz4, "zstd" => Codec::Zstd }
     CompressAt { "receipt" => CompressAt::Receipt, "compaction" => CompressAt::Compaction }

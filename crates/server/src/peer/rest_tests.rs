@@ -59,6 +59,7 @@ fn local(data: &Path, membership: membership::Handle) -> Rc<Local> {
         anti_entropy: None,
         rebuilding: node::Rebuilding::default(),
         gathered: base::Budget::unlimited(),
+        slow: node::SlowRequests::off(),
     };
     let (shard, mailboxes) = (Shard::new(config, store, table), Arc::new(Mailboxes::new(1)));
     Rc::new(Local::new(

@@ -575,6 +575,7 @@ impl World {
             }
             // No cluster of this world has consistent bucket types.
             Output::BirthKept(_) | Output::Forgot => Ok(()),
+            Output::Slow(_) => unreachable!("the log of slow requests is off"),
             Output::Closed(result) => self.on_closed(at, shard, result),
         }
     }

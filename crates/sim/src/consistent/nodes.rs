@@ -372,6 +372,7 @@ impl World {
             Output::Closed(result) => return self.on_closed(at, shard, result),
             // Members and owners are fixed.
             Output::Adopted(_) | Output::Copied(_) => {}
+            Output::Slow(_) => unreachable!("the log of slow requests is off"),
         }
         Ok(())
     }

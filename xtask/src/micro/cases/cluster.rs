@@ -208,7 +208,11 @@ impl Cluster {
                 self.answer = Some(result);
             }
             Output::Peer { to, message } => self.shard(usize::from(to.0)).peer(number(from), message),
-            Output::Adopted(_) | Output::Copied(_) | Output::BirthKept(_) | Output::Forgot => {}
+            Output::Adopted(_)
+            | Output::Copied(_)
+            | Output::BirthKept(_)
+            | Output::Forgot
+            | Output::Slow(_) => {}
             Output::Hop { .. } | Output::Closed(_) => panic!("{output:?} of a node of one shard that serves"),
         }
     }

@@ -98,6 +98,7 @@ pub(super) fn open_shard(place: Place) -> Result<Shard> {
         anti_entropy,
         rebuilding: node::Rebuilding::default(),
         gathered: base::Budget::unlimited(),
+        slow: node::SlowRequests::off(),
     };
     Ok(Shard::new(config, store, table))
 }

@@ -14,7 +14,7 @@ use kv::{
 use node::shard::ShardCounters;
 use node::{
     AskId, Epoch, Layout, Members, Output, PeerMessage, Reaping, Rebuilding, RequestId, Shard, ShardConfig,
-    ShardId,
+    ShardId, SlowLine, SlowRequests,
 };
 use object::{HeadView, Metadata};
 use protocol::peer::VERSION;
@@ -55,6 +55,12 @@ pub struct Cluster {
     pub reaping: Reaping,
     pub anti_entropy: Option<Duration>,
     pub rebuilding: Rebuilding,
+    /// The log of slow requests, of all nodes together.
+    pub slow: Arc<SlowRequests>,
+    /// Lines of slow requests, each with its node.
+    pub slow_lines: Vec<(usize, Arc<SlowLine>)>,
+    /// A node that is paused, and the messages to it.
+    pub paused: Option<(usize, Vec<(usize, PeerMessage)>)>,
     /// Of stores.
     pub options: Options,
     pub last_request: u64,
@@ -100,6 +106,9 @@ impl Cluster {
             reaping: Reaping::after(None),
             anti_entropy: None,
             rebuilding: Rebuilding { every: None, ..Rebuilding::default() },
+            slow: SlowRequests::off(),
+            slow_lines: Vec::new(),
+            paused: None,
             options: Options::default(),
             last_request: 0,
             answers: BTreeMap::new(),
@@ -152,6 +161,7 @@ impl Cluster {
             anti_entropy: self.anti_entropy,
             rebuilding: self.rebuilding,
             gathered: base::Budget::unlimited(),
+            slow: Arc::clone(&self.slow),
         };
         self.lives[node] = seed;
         let mut shard = Shard::new(config, store, table);
@@ -192,6 +202,9 @@ impl Cluster {
             still += 1;
             let mut moved = false;
             for from in 0..self.nodes.len() {
+                if self.paused.as_ref().is_some_and(|(node, _)| *node == from) {
+                    continue;
+                }
                 let Some(shard) = &mut self.nodes[from] else { continue };
                 let mut outputs = Vec::new();
                 shard.turn();
@@ -213,6 +226,7 @@ impl Cluster {
                             self.messages.push_back((from, usize::from(to.0), message))
                         }
                         Output::Hop { .. } => unreachable!("there is one shard"),
+                        Output::Slow(line) => self.slow_lines.push((from, line)),
                         Output::Copied(version) => self.copied[from] = version,
                         Output::Adopted(epoch) => self.adopted[from] = epoch,
                         Output::BirthKept(birth) => assert_eq!(Some(birth), self.births[from]),
@@ -229,8 +243,10 @@ impl Cluster {
             }
             while let Some((from, to, message)) = self.messages.pop_front() {
                 moved = true;
-                if !self.cuts.contains(&(from, to)) {
-                    self.deliver(from, to, &message);
+                match &mut self.paused {
+                    Some((node, kept)) if *node == to => kept.push((from, message)),
+                    _ if self.cuts.contains(&(from, to)) => {}
+                    _ => self.deliver(from, to, &message),
                 }
             }
             if moved {
@@ -280,6 +296,18 @@ impl Cluster {
         if let Some(shard) = &mut self.nodes[to] {
             shard.peer(NodeId(u16::try_from(from).unwrap()), message);
         }
+    }
+
+    /// Stops a node as SIGSTOP does: messages to it wait.
+    pub fn pause(&mut self, node: usize) {
+        self.paused = Some((node, Vec::new()));
+    }
+
+    /// Lets it go on.
+    pub fn resume(&mut self) {
+        let (node, kept) = self.paused.take().expect("a node is paused");
+        kept.iter().for_each(|(from, message)| self.deliver(*from, node, message));
+        self.run();
     }
 
     /// Lets time pass, tick by tick.
