@@ -1,7 +1,7 @@
 //! The bytes of records (`docs/formats/security.md`).
 //!
 //! A record is its version, its name and its content, and nothing after. The bytes of a name are the same in each
-//! version, since compare-and-set rests on them.
+//! version, since they are the key of the record in the cluster's log.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -83,7 +83,7 @@ impl Slot {
 }
 
 impl SlotKey {
-    /// Its bytes: the key of a compare-and-set.
+    /// Its bytes: the key of the record in the cluster's log.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(SLOT_BYTES);
         put_key(&mut out, self);

@@ -1,4 +1,4 @@
-//! Records of the policy. Each is a slot of the cluster's log, which changes by compare-and-set.
+//! Records of the policy. The cluster's log holds them, each under its key, and changes them together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -22,7 +22,7 @@ use super::raw_node::raw_node;
 use super::ticks::{ELECTION_TICKS, HEARTBEAT_TICKS, LEADER_SILENCE_MAX, TICK, draw_election_ticks};
 use super::voter_manager::VoterManager;
 use super::{Log, Output};
-use crate::state::Command;
+use crate::state::{Command, State};
 
 impl Log {
     pub(super) fn leads(&self) -> bool {
@@ -173,7 +173,8 @@ impl Log {
             let last = self.raw.raft.raft_log.last_index();
             self.raw.raft.raft_log.commit_to(last);
         }
-        let seen = |log: &Log| log.state.as_ref().map(|state| (state.version(), state.ring_version()));
+        let versions = |state: &State| (state.version(), state.ring_version(), state.policy_version());
+        let seen = |log: &Log| log.state.as_ref().map(versions);
         let (commit, before) = (self.commit, seen(self));
         self.follow_role(now);
         while self.raw.has_ready() {

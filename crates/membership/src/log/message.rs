@@ -11,16 +11,25 @@ use super::entry::{Entry, Epoch, Snapshot, entries, number, put_entries};
 use super::library;
 use super::refusal::Refusal;
 use crate::ClusterId;
-use crate::state::{Command, Rejected};
+use crate::state::{Command, POLICY_BYTES_MAX, POLICY_CHANGES_BYTES_MAX, Rejected, SLOT_BYTES_MAX};
 
 /// The format written, and the only one read.
 pub const VERSION: u8 = 2;
 
-/// A message's bytes, at most: the largest state fits (1,000 members, 65,536 owners and the slots of 10,000 buckets).
+/// A message's bytes, at most: the largest state fits (1,000 members, 65,536 owners, the slots of 10,000 buckets, and a
+/// full security policy).
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// Entries of one message of news, at most; who lacks more asks again.
 pub(super) const ENTRIES_MAX: usize = 64;
+
+const _: () = {
+    // Slots of 10,000 buckets, a policy with its keys, and all else.
+    let state = 10_000 * SLOT_BYTES_MAX + 2 * POLICY_BYTES_MAX + (8 << 20);
+    assert!(state < MESSAGE_BYTES_MAX, "a snapshot fits");
+    // Each change has a length and an option in front; most are longer than that.
+    assert!(2 * ENTRIES_MAX * POLICY_CHANGES_BYTES_MAX < MESSAGE_BYTES_MAX, "news of large commands fits");
+};
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

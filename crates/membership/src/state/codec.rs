@@ -13,6 +13,7 @@ use ring::{Member, MemberState, NodeId, RingSize, RingVersion};
 use super::State;
 use super::bounds::{MEMBERS_MAX, RETIRED_MAX, SLOTS_MAX, STAGED_MAX, TEXT_BYTES_MAX};
 use super::command::{Change, Command, Rejected};
+use super::policy;
 use super::record::{MemberDecision, Record};
 use super::sections::{self, Sections};
 use super::step::Step;
@@ -107,12 +108,12 @@ pub(super) fn owners(fields: &mut Reader) -> Result<Vec<NodeId>, Malformed> {
     Ok(owners)
 }
 
-fn put_option(out: &mut BytesMut, value: Option<&Bytes>) {
+pub(super) fn put_option(out: &mut BytesMut, value: Option<&Bytes>) {
     out.put_u8(value.is_some().into());
     value.into_iter().for_each(|value| put_bytes(out, value));
 }
 
-fn option(fields: &mut Reader) -> Result<Option<Bytes>, Malformed> {
+pub(super) fn option(fields: &mut Reader) -> Result<Option<Bytes>, Malformed> {
     Ok(if fields.u8()? == 0 { None } else { Some(fields.bytes()?) })
 }
 
@@ -202,6 +203,11 @@ impl Command {
                 out.put_u8(*n_val);
                 out.put_u16_le(*expected);
             }
+            Command::ChangePolicy { expected, changes } => {
+                out.put_u8(18);
+                out.put_u64_le(*expected);
+                policy::put_changes(out, changes);
+            }
         }
     }
 
@@ -253,6 +259,7 @@ impl Command {
                 Command::FoundGroups { expected: fields.u64()?, n_val: fields.u8()?, number: fields.u64()? }
             }
             17 => Command::RaiseEpoch { n_val: fields.u8()?, expected: fields.u16()? },
+            18 => Command::ChangePolicy { expected: fields.u64()?, changes: policy::read_changes(fields)? },
             _ => return Err(Malformed("an unknown command")),
         })
     }
@@ -436,7 +443,8 @@ impl State {
             slots.insert(fields.bytes()?, fields.bytes()?);
         }
         let sections = format == VERSION_OF_SECTIONS;
-        let Sections { consistent } = if sections { sections::read(fields)? } else { Sections::default() };
+        let Sections { consistent, policy } =
+            if sections { sections::read(fields)? } else { Sections::default() };
         fields.end()?;
         let state = State {
             cluster,
@@ -455,6 +463,7 @@ impl State {
             retired,
             slots,
             consistent,
+            policy,
         };
         state.flaw().map_or(Ok(state), |flaw| Err(Malformed(flaw)))
     }
@@ -486,6 +495,7 @@ impl Rejected {
             NVal => (34, 0),
             Unfounded => (35, 0),
             Pinned => (36, 0),
+            Policy => (37, 0),
         }
     }
 
@@ -515,6 +525,7 @@ impl Rejected {
             34 => NVal,
             35 => Unfounded,
             36 => Pinned,
+            37 => Policy,
             _ => return None,
         })
     }

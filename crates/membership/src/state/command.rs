@@ -6,6 +6,7 @@ use ring::{MemberState, NodeId, RingSize, RingVersion};
 use super::births::StoreBirths;
 use super::bounds::{STORES_MAX, TEXT_BYTES_MAX};
 use super::founding::FOUNDED_N_VAL_MAX;
+use super::policy::PolicyChange;
 
 /// A change of the cluster that waits for a commit, about one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +160,14 @@ pub enum Command {
         /// The epoch that they have.
         expected: u16,
     },
+    /// Records of the security policy change, all or none. The first one is a command that programs without the
+    /// policy's section do not read, so it is proposed only when no member runs one.
+    ChangePolicy {
+        /// The version of the policy.
+        expected: u64,
+        /// The records and their values to be; of two changes of one record the later one holds.
+        changes: Vec<PolicyChange>,
+    },
 }
 
 impl Command {
@@ -241,6 +250,9 @@ pub enum Rejected {
     /// Partitions would move, and groups would not follow.
     #[error("partitions do not move while there are consistent bucket types")]
     Pinned,
+    /// The security policy, a record of it or the change is beyond its bound.
+    #[error("the security policy, or this change of it, is too large")]
+    Policy,
 }
 
 /// Checks what people type.

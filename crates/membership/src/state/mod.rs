@@ -19,7 +19,8 @@
 //!
 //! * `changes.rs`: staged changes and commits. * `size.rs`: the number of partitions. * `transition.rs`: the steps of
 //!   the ring. * `plan.rs`: the effects of a commit. * `births.rs`: stores that members have registered.
-//!   * `founding.rs`: first voters of consistent groups. * `sections.rs`: the bytes of both.
+//!   * `founding.rs`: first voters of consistent groups. * `policy.rs`: records of the security policy.
+//!   * `sections.rs`: the bytes of these.
 //!
 //! Left out: the claim itself, and the transfer of data.
 
@@ -30,6 +31,7 @@ mod codec;
 pub mod command;
 mod founding;
 mod plan;
+mod policy;
 mod published;
 mod record;
 mod sections;
@@ -47,12 +49,14 @@ use ring::{Member, MemberState, NodeId, RingSize, RingVersion};
 
 pub use self::births::{Registration, StoreBirths};
 pub use self::bounds::{
-    MEMBERS_MAX, RETIRED_MAX, SLOT_BYTES_MAX, SLOTS_MAX, STAGED_MAX, STORES_MAX, TEXT_BYTES_MAX,
+    MEMBERS_MAX, POLICY_BYTES_MAX, POLICY_CHANGES_BYTES_MAX, POLICY_RECORD_BYTES_MAX, POLICY_RECORDS_MAX,
+    RETIRED_MAX, SLOT_BYTES_MAX, SLOTS_MAX, STAGED_MAX, STORES_MAX, TEXT_BYTES_MAX,
 };
 pub use self::command::{Change, Command, Rejected};
 use self::founding::Consistent;
 pub use self::founding::{FOUNDED_N_VAL_MAX, Founding};
 pub use self::plan::{Part, Plan};
+pub use self::policy::{PolicyChange, PolicyRecords, changes_bytes};
 pub use self::published::Published;
 pub use self::record::{MemberDecision, Record};
 pub use self::step::Step;
@@ -93,6 +97,8 @@ pub struct State {
     slots: BTreeMap<Bytes, Bytes>,
     /// The agreement that consistent bucket types need; none before a first one is wanted.
     consistent: Option<Consistent>,
+    /// The security policy; none before its first change. Shared, since each command begins with a copy of the state.
+    policy: Option<Arc<PolicyRecords>>,
 }
 
 impl State {
@@ -159,6 +165,7 @@ impl State {
             retired: BTreeSet::new(),
             slots: BTreeMap::new(),
             consistent: None,
+            policy: None,
         })
     }
 
@@ -364,6 +371,7 @@ impl State {
             }
             Command::FoundGroups { expected, n_val, number } => self.found_groups(*expected, *n_val, *number),
             Command::RaiseEpoch { n_val, expected } => self.raise_epoch(*n_val, *expected),
+            Command::ChangePolicy { expected, changes } => self.change_policy(*expected, changes),
         }
     }
 
@@ -467,6 +475,11 @@ impl State {
             "versions do not fall"
         );
         debug_assert!(fates_fit(self) || !fates_fit(before), "a member's state fits its fate");
+        debug_assert!(
+            self.policy_version() >= before.policy_version()
+                && self.policy.is_some() >= before.policy.is_some(),
+            "the version of the security policy does not fall, and its section stays"
+        );
         debug_assert!(self.registers_stores() || !before.registers_stores(), "stores stay registered");
         debug_assert!(
             before.foundings().all(|(n_val, it)| self.founding(n_val).is_some_and(|now| now.follows(it))),

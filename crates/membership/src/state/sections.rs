@@ -16,28 +16,39 @@ use super::births::{Registration, StoreBirths};
 use super::bounds::{MEMBERS_MAX, STORES_MAX};
 use super::codec::{count, node, owners, put_owners};
 use super::founding::{Consistent, FOUNDED_N_VAL_MAX, Founding};
+use super::policy::PolicyRecords;
 
 /// Registrations of stores, and foundings.
 const CONSISTENT: u8 = 1;
+
+/// Records of the security policy.
+const POLICY: u8 = 2;
 
 /// The sections of a state.
 #[derive(Debug, Default)]
 pub(super) struct Sections {
     pub(super) consistent: Option<Consistent>,
+    pub(super) policy: Option<Arc<PolicyRecords>>,
 }
 
 /// Whether a state has a section.
 pub(super) fn are_in(state: &State) -> bool {
-    state.consistent.is_some()
+    state.consistent.is_some() || state.policy.is_some()
 }
 
 /// Appends the sections of a state, in the order of their tags.
 pub(super) fn put(out: &mut BytesMut, state: &State) {
-    put_varint(out, state.consistent.is_some().into());
+    put_varint(out, u64::from(state.consistent.is_some()) + u64::from(state.policy.is_some()));
     if let Some(consistent) = &state.consistent {
         let mut section = BytesMut::new();
         put_consistent(&mut section, consistent);
         out.put_u8(CONSISTENT);
+        put_bytes(out, &section);
+    }
+    if let Some(policy) = &state.policy {
+        let mut section = BytesMut::new();
+        policy.put(&mut section);
+        out.put_u8(POLICY);
         put_bytes(out, &section);
     }
 }
@@ -53,6 +64,7 @@ pub(super) fn read(fields: &mut Reader) -> Result<Sections, Malformed> {
         }
         match tag {
             CONSISTENT => sections.consistent = Some(consistent(&mut section)?),
+            POLICY => sections.policy = Some(Arc::new(PolicyRecords::read(&mut section)?)),
             _ => return Err(Malformed("a state of a newer program")),
         }
         section.end()?;

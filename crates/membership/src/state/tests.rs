@@ -8,6 +8,7 @@ use protocol::peer::{Malformed, Reader};
 use ring::Birth;
 
 mod consistent;
+mod policy;
 
 fn founded() -> State {
     State::found(ClusterId(7), size(8), "a@h", "h:1", "z").unwrap()
@@ -359,7 +360,7 @@ fn random_command(rng: &mut SplitMix64, state: &State) -> Command {
     {
         return due[usize::try_from(rng.below(due.len() as u64)).unwrap()].clone();
     }
-    match rng.below(19) {
+    match rng.below(21) {
         0 | 1 => {
             let name = format!("{}@h", rng.below(20));
             Command::Admit { expected, name, address: "h".into(), zone: "z".into(), weight: 1 }
@@ -403,6 +404,7 @@ fn random_command(rng: &mut SplitMix64, state: &State) -> Command {
         },
         12 => Command::StageRing { expected, size: size(8 << rng.below(3)) },
         13..=17 => random_consistent(rng, state),
+        18 | 19 => policy::random_change(rng, state),
         _ => {
             let name = Bytes::from(rng.below(3).to_string());
             let before = state.slot(&name).cloned();
@@ -520,7 +522,7 @@ fn random_life(seed: u64) -> bool {
     let mut state = founded();
     let since = state.ring_version();
     let mut witness = Witness { goes_by: BTreeMap::new(), has: BTreeSet::new(), since };
-    let mut changes = 0;
+    let (mut changes, mut records) = (0, BTreeMap::new());
     for _ in 0..300 {
         let command = random_command(&mut rng, &state);
         let mut bytes = BytesMut::new();
@@ -533,6 +535,7 @@ fn random_life(seed: u64) -> bool {
         changes += u32::from(state != before);
         assert!(applied.is_ok() || state == before, "a refused command changes nothing");
         witness.look(&command, applied.is_ok(), &before, &state);
+        policy::follow_model(&mut records, &command, applied.is_ok(), (&before, &state));
         assert!(state.ring_version() >= before.ring_version());
         state.check();
         let published = state.published();

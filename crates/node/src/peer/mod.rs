@@ -22,6 +22,10 @@ use strong::Endpoint;
 /// members speak it.
 pub const VERSION_CONSISTENT: u16 = 9;
 
+/// The first version of the protocol whose programs read a security policy in the cluster's log. A cluster has one only
+/// once all its members speak it.
+pub const VERSION_POLICY: u16 = 10;
+
 pub use codec::{DecodeError, EncodeError, RefusedMessage};
 pub use kv::replica::NodeId;
 

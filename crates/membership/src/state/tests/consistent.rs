@@ -256,7 +256,7 @@ fn golden_bytes_of_commands() {
 }
 
 /// A state with these bytes of sections behind the fields of version 3.
-fn with_sections(sections: &[u8]) -> Result<State, Malformed> {
+pub(super) fn with_sections(sections: &[u8]) -> Result<State, Malformed> {
     let fields = founded().encode();
     State::decode([b"\x04", &fields[1..], sections].concat().into())
 }
@@ -265,13 +265,13 @@ fn with_sections(sections: &[u8]) -> Result<State, Malformed> {
 fn a_state_of_a_newer_program_is_refused() {
     assert!(with_sections(b"\x01\x01\x02\0\0").is_ok_and(|state| state.registers_stores()));
     let newer = Err(Malformed("a state of a newer program"));
-    assert_eq!(with_sections(b"\x01\x02\0"), newer);
+    assert_eq!(with_sections(b"\x01\x03\0"), newer);
     assert_eq!(with_sections(b"\x02\x01\x02\0\0\x07\x03abc"), newer);
     let mut next = founded().encode().to_vec();
     next[0] = 5;
     assert_eq!(State::decode(next.into()), Err(Malformed("a state of another format")));
     // A command of a newer program.
-    let mut fields = Reader::new(Bytes::from_static(b"\x12\0\0"));
+    let mut fields = Reader::new(Bytes::from_static(b"\x13\0\0"));
     assert_eq!(Command::read(&mut fields), Err(Malformed("an unknown command")));
 }
 
