@@ -9,8 +9,8 @@
 //! Invariants: no input makes [`Slot::read`] panic, or take memory that the bytes do not back. A missing record,
 //! and a record that names a missing one, gives no permission.
 //!
-//! The crate has no network, no disk and no clock, and it computes no password hash. Nothing calls it yet: the doors of
-//! a node do not ask for a login.
+//! The crate has no network, no disk and no clock, and it computes no password hash. The doors of a node do not ask for
+//! a login yet.
 
 mod certificate;
 mod codec;
@@ -26,7 +26,7 @@ mod source;
 
 pub use self::certificate::{Attribute, common_name};
 pub use self::codec::SLOT_VERSION;
-pub use self::command::{Command, CommandError, Print, Settable};
+pub use self::command::{Cell, Command, CommandError, Print, Settable, Table, View};
 pub use self::credential::{Credential, PBKDF2_ROUNDS_MAX, VERIFIER_BYTES_MAX};
 pub use self::name::{NAME_BYTES_MAX, Name, NameError};
 pub use self::needs::Needs;

@@ -4,19 +4,23 @@
 //! 2. The caller hashes [`Command::password`], which needs a salt and time.
 //! 3. [`Command::plan`] gives the changes, or Riak's text for the error.
 //!
-//! Invariants: a plan is a function of its arguments. A command that fails changes nothing. Left out: the tables that
-//! the `print` commands and `status` show.
+//! 4. [`Print::show`] gives the tables of a command that shows something.
+//!
+//! Invariants: a plan is a function of its arguments. A command that fails changes nothing.
 
 mod parse;
 mod plan;
+mod show;
 
 use bytes::Bytes;
 use ipnet::IpNet;
 
 use crate::name::NameError;
-use crate::permission::Permissions;
-use crate::slot::{Mode, Options, Resource};
+use crate::permission::{Permission, Permissions};
+use crate::slot::{Mode, OPTION_BYTES_MAX, Options, Resource};
 use crate::source::Method;
+
+pub use self::show::{Cell, Table, View};
 
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +72,8 @@ pub enum Print {
     Ciphers,
     /// Whether security is on.
     Status,
+    /// Why a user has a permission on something, or has not.
+    Explain(Bytes, Permission, Resource),
 }
 
 /// Options of a user or a group that are set; the others stay.
@@ -153,6 +159,40 @@ impl Command {
         match self {
             Command::AddUser(_, set) | Command::AlterUser(_, set) => set.password.as_deref(),
             _ => None,
+        }
+    }
+
+    /// Sets the password of a user, as if it stood among the words: beside them it is in no list of processes.
+    ///
+    /// # Errors
+    /// [`CommandError::EmptyPassword`]; [`CommandError::Usage`] for a command that has no password, or one already.
+    pub fn set_password(&mut self, password: Bytes) -> Result<(), CommandError> {
+        match self {
+            _ if password.is_empty() => Err(CommandError::EmptyPassword),
+            _ if password.len() > OPTION_BYTES_MAX => Err(CommandError::Options),
+            Command::AddUser(_, set) | Command::AlterUser(_, set) if set.password.is_none() => {
+                set.password = Some(password);
+                Ok(())
+            }
+            _ => Err(CommandError::Usage("add-user|alter-user <user> [options], with one password")),
+        }
+    }
+
+    /// The sentence after a change, as Riak prints it; empty where Riak prints nothing.
+    pub fn done(&self) -> String {
+        let deleted = |name: &Bytes| format!("Successfully deleted {}", String::from_utf8_lossy(name));
+        match self {
+            Command::AddUser(..) | Command::AlterUser(..) => String::new(),
+            Command::AddGroup(..) | Command::AlterGroup(..) => String::new(),
+            Command::DelUser(name) | Command::DelGroup(name) => deleted(name),
+            Command::AddSource(..) => "Successfully added source".to_owned(),
+            Command::DelSource(..) => "Deleted source".to_owned(),
+            Command::Grant(..) => "Successfully granted".to_owned(),
+            Command::Revoke(..) => "Successfully revoked".to_owned(),
+            Command::SetMode(Mode::On) => "Enabled".to_owned(),
+            Command::SetMode(Mode::Permissive) => "Permissive".to_owned(),
+            Command::SetMode(Mode::Off) => "Disabled".to_owned(),
+            Command::SetCiphers(_) | Command::Print(_) => String::new(),
         }
     }
 }

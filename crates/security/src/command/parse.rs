@@ -10,8 +10,9 @@ use crate::source::{Method, normal_net};
 
 const COMMANDS: &str = "add-user | alter-user | del-user | add-group | alter-group | del-group | add-source | \
      del-source | grant | revoke | print-users | print-user | print-groups | print-group | print-sources | \
-     print-grants | ciphers | status | enable | permissive | disable";
+     print-grants | explain | ciphers | status | enable | permissive | disable";
 const GRANT: &str = "grant <permissions> on any|<type> [bucket] to all|{<user>|<group>[,...]}";
+const EXPLAIN: &str = "explain <user> <permission> any|<type> [bucket]";
 const REVOKE: &str = "revoke <permissions> on any|<type> [bucket] from all|{<user>|<group>[,...]}";
 
 impl Command {
@@ -40,6 +41,12 @@ impl Command {
                 let (resource, roles) = resource_and_roles(rest, "from", REVOKE)?;
                 Command::Revoke(permissions_of(permissions)?, resource, roles)
             }
+            ["explain", user, permission, rest @ ..] => {
+                let permission = Permission::named(permission)
+                    .ok_or_else(|| CommandError::Permission((*permission).to_owned()))?;
+                Command::Print(Print::Explain(copy(user), permission, resource(rest, EXPLAIN)?))
+            }
+            ["explain", ..] => return Err(CommandError::Usage(EXPLAIN)),
             ["grant", ..] => return Err(CommandError::Usage(GRANT)),
             ["revoke", ..] => return Err(CommandError::Usage(REVOKE)),
             ["ciphers", ciphers] if ciphers.len() <= OPTION_BYTES_MAX => Command::SetCiphers(copy(ciphers)),
@@ -88,12 +95,19 @@ fn resource_and_roles(
     word: &str,
     usage: &'static str,
 ) -> Result<(Resource, Vec<Bytes>), CommandError> {
-    let (resource, roles) = match words {
-        ["any", between, roles] if *between == word => (Resource::Any, roles),
-        [bucket_type, between, roles] if *between == word => (Resource::Type(copy(bucket_type)), roles),
-        [bucket_type, bucket, between, roles] if *between == word && *bucket_type != "any" => {
-            (Resource::Bucket(copy(bucket_type), copy(bucket)), roles)
-        }
+    let [of_resource @ .., between, roles] = words else { return Err(CommandError::Usage(usage)) };
+    if *between != word {
+        return Err(CommandError::Usage(usage));
+    }
+    Ok((resource(of_resource, usage)?, list(roles)))
+}
+
+/// Reads `any|<type> [bucket]`.
+fn resource(words: &[&str], usage: &'static str) -> Result<Resource, CommandError> {
+    let resource = match words {
+        ["any"] => Resource::Any,
+        [bucket_type] => Resource::Type(copy(bucket_type)),
+        [bucket_type, bucket] if *bucket_type != "any" => Resource::Bucket(copy(bucket_type), copy(bucket)),
         _ => return Err(CommandError::Usage(usage)),
     };
     let is_name = |name: &Bytes| (1..=RESOURCE_NAME_BYTES_MAX).contains(&name.len());
@@ -102,7 +116,7 @@ fn resource_and_roles(
         Resource::Type(bucket_type) => is_name(bucket_type),
         Resource::Bucket(bucket_type, bucket) => is_name(bucket_type) && is_name(bucket),
     };
-    if names { Ok((resource, list(roles))) } else { Err(CommandError::ResourceName) }
+    if names { Ok(resource) } else { Err(CommandError::ResourceName) }
 }
 
 fn options_of(words: &[&str]) -> Result<Options, CommandError> {

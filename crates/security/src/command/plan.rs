@@ -73,7 +73,7 @@ fn text(name: &[u8]) -> String {
 }
 
 /// The record of a user, whose name counts in lower case.
-fn user<'a>(slots: &'a Slots, name: &Bytes) -> Result<&'a User, CommandError> {
+pub(super) fn user<'a>(slots: &'a Slots, name: &Bytes) -> Result<&'a User, CommandError> {
     let found = Name::create(name).ok().and_then(|name| slots.get(&SlotKey::User(name)));
     match found {
         Some(Slot::User(user)) => Ok(user),
@@ -81,7 +81,7 @@ fn user<'a>(slots: &'a Slots, name: &Bytes) -> Result<&'a User, CommandError> {
     }
 }
 
-fn group<'a>(slots: &'a Slots, name: &Bytes) -> Result<&'a Group, CommandError> {
+pub(super) fn group<'a>(slots: &'a Slots, name: &Bytes) -> Result<&'a Group, CommandError> {
     let found = Name::create(name).ok().and_then(|name| slots.get(&SlotKey::Group(name)));
     match found {
         Some(Slot::Group(group)) => Ok(group),
@@ -208,7 +208,7 @@ fn add_source(slots: &Slots, names: &[Bytes], net: IpNet, method: Method, option
 }
 
 /// The roles of names: users and groups, with `user/` or `group/` in front where a name is of both.
-fn roles(slots: &Slots, names: &[Bytes]) -> Result<BTreeSet<Role>, CommandError> {
+pub(super) fn roles(slots: &Slots, names: &[Bytes]) -> Result<BTreeSet<Role>, CommandError> {
     if is_all(names) {
         return Ok(BTreeSet::from([Role::All]));
     }

@@ -147,3 +147,15 @@ fn no_password_is_shown() {
     assert_eq!(command.password(), Some(&b"secret"[..]));
     assert!(!format!("{command:?}").contains("secret"));
 }
+
+#[test]
+fn a_password_may_stand_beside_the_words() {
+    let parse = |line: &str| Command::parse(&line.split(' ').collect::<Vec<_>>()).unwrap();
+    let mut command = parse("add-user ann");
+    assert_eq!(command.set_password("".into()), Err(CommandError::EmptyPassword));
+    command.set_password("secret".into()).unwrap();
+    assert_eq!(command.password(), Some(&b"secret"[..]));
+    assert!(matches!(command.set_password("other".into()), Err(CommandError::Usage(_))), "two passwords");
+    let mut grant = parse("grant riak_kv.get on any to all");
+    assert!(matches!(grant.set_password("secret".into()), Err(CommandError::Usage(_))));
+}

@@ -44,6 +44,15 @@ pub(super) fn effective<'a>(
     found
 }
 
+/// The same, of records that are not compiled.
+pub(crate) fn effective_groups(slots: &Slots, direct: &BTreeSet<Name>) -> Vec<Name> {
+    let groups = slots.iter().filter_map(|slot| match slot {
+        Slot::Group(group) => Some((&group.name, group)),
+        _ => None,
+    });
+    effective(direct, &groups.collect()).into_iter().cloned().collect()
+}
+
 /// Whether all groups that a member of `direct` is in, count: none is too deep, and they are not too many.
 pub(crate) fn is_within_bounds(slots: &Slots, direct: &BTreeSet<Name>) -> bool {
     let mut seen = BTreeSet::new();

@@ -28,8 +28,8 @@ use crate::slots::Slots;
 use crate::source::{Source, SourceUser};
 
 pub use self::explain::Explanation;
-pub(crate) use self::groups::is_within_bounds;
 pub use self::groups::{EFFECTIVE_GROUPS_MAX, GROUP_DEPTH_MAX};
+pub(crate) use self::groups::{effective_groups, is_within_bounds};
 pub use self::login::{Login, Offer, Refusal};
 
 /// A user in a policy of one version.
