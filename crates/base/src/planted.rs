@@ -111,6 +111,8 @@ pub enum Planted {
     SlowLineAtTheEnd,
     /// A node says that it is ready while a store takes no writes.
     ReadyWithoutWrites,
+    /// A node opens its doors before it has read its security policy.
+    SecurityOffAfterRestart,
     /// An entry of the metadata log is committed when one voter has it.
     CommittedEntryLost,
     /// A snapshot of the metadata log replaces a newer state.

@@ -1,6 +1,7 @@
 //! The audit log: a line for each change that an operator asked for, whether it was carried out or refused.
 //!
-//! A line has the target `audit`: the address of the client, method and path, and the status of the answer.
+//! A line has the target `audit`: the address of the client, method and path, and the status of the answer. For a
+//! change of the security policy it has the command's words in the place of method and path, without passwords.
 //!
 //! Left out: bodies, which may be large, and persons, as clients are not authenticated.
 
@@ -17,6 +18,13 @@ pub(crate) fn note(change: &Change, from: Option<SocketAddr>, status: u16) {
     let method = change.method;
     let result = if status < 400 { "done" } else { "refused" };
     tracing::info!(target: "audit", from, method, %path, status, result, "audit");
+}
+
+/// Notes a change of the security policy, by its words without passwords.
+pub(crate) fn note_security(words: &str, from: Option<SocketAddr>, status: u16) {
+    let from = from.map_or_else(|| "unknown".to_owned(), |from| from.to_string());
+    let result = if status < 400 { "done" } else { "refused" };
+    tracing::info!(target: "audit", from, security = words, status, result, "audit");
 }
 
 /// The status of an answer; `None` if it is not one, or tells that the body may come.

@@ -18,6 +18,7 @@ use crate::pace::{Pace, Sending};
 use crate::pb::{hang_up, send, skip};
 use crate::peer::Peers;
 use crate::purge::Purges;
+use crate::security::{self, Hashing};
 use crate::slow;
 use crate::stats::Stats;
 use crate::targets::targets;
@@ -66,6 +67,8 @@ pub struct Wide {
     pub groups: Arc<NodeGroups>,
     /// Its purges.
     pub purges: Arc<Purges>,
+    /// The hashes of new passwords.
+    pub(crate) hashing: Hashing,
     /// Whether its stores have births, as groups of consistent bucket types need them.
     pub has_births: bool,
     /// The names that it is asked by.
@@ -200,6 +203,12 @@ async fn converse(
             Incoming::Question(Question::Live) => {
                 tell(&health::live(), &mut session, &mut out);
             }
+            Incoming::Question(Question::Security(body)) => {
+                // It is noted with its words, if it is a change.
+                session.take_change();
+                let asked = (&wide.membership, &wide.hashing);
+                tell(&security::answer(&body, asked, from).await, &mut session, &mut out);
+            }
             Incoming::Question(question) => {
                 if let Question::Cluster(ClusterPage::Plan | ClusterPage::Stage, _) = &question {
                     local.note_n_val_max();
@@ -320,6 +329,7 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         | Question::Log(_)
         | Question::Slow(_)
         | Question::Purge(_)
+        | Question::Security(_)
         | Question::Live
         | Question::Ready => unreachable!("answered above"),
     };

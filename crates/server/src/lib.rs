@@ -13,7 +13,7 @@
 //!   `purge.rs`: tombstones and objects that operators have removed.
 //! * `memory/`: how much memory the node may use and how that is divided. `unsent.rs`: answers that clients have not
 //!   taken.
-//! * `security/`: the policy in force, and hashes of passwords. Nothing asks them yet.
+//! * `security/`: the policy in force, and hashes of passwords. The doors do not ask them yet.
 //! * `progress.rs`: the stages of a node, for its supervisor.
 //! * `levels.rs`: levels of the log. `audit.rs`: changes of operators.
 //! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. `targets.rs`: where that finds the members.
@@ -46,7 +46,6 @@ pub mod peer;
 mod process;
 mod progress;
 mod purge;
-#[allow(dead_code, unused_imports, reason = "no door asks for a login yet")]
 mod security;
 mod serve;
 mod slow;

@@ -21,6 +21,7 @@ use crate::membership::{self, End, Entering, Part};
 use crate::memory::{MEMORY_MIN, MemoryBudgets, MemoryLimit, MemoryPlan, SHARD_MEMORY_MIN, memory_limit};
 use crate::peer::{self, Arrived, Doors, Peers, Tls};
 use crate::progress::{Progress, Stage};
+use crate::security::{Hashing, Policies};
 use crate::stats::{Stats, ThreadStats};
 use crate::system::DiskSpace;
 use crate::thread::{self, Common, LISTENERS_OF_SHARD, Lines, Listeners};
@@ -134,7 +135,8 @@ pub fn serve(
     let (is_new, owner) = (owner.is_none(), owner.unwrap_or_else(|| entered.owner()));
     // 0 is for no process in particular.
     let life = OsRng::new().next_u64().max(1);
-    let part = Part::open(entered, &config.data, life, &membership)?;
+    let policies = Arc::new(Policies::new());
+    let part = Part::open(entered, &config.data, life, &membership, &policies)?;
     if let Some(cluster) = &cluster {
         tell_differences(cluster, &part);
     }
@@ -494,6 +496,7 @@ fn common(
         membership,
         backups: Arc::new(backups),
         purges: Arc::default(),
+        hashing: Hashing::new(),
         progress,
         hosts: Arc::new(hosts),
         http: config.http_listen.clone(),

@@ -17,6 +17,7 @@ use crate::pb;
 use crate::peer::{self, Arrived, Links, Peers};
 use crate::progress::Progress;
 use crate::purge::Purges;
+use crate::security::Hashing;
 use crate::stats::ThreadStats;
 use crate::trees::NodeTrees;
 use backends::{Kind, Settings};
@@ -120,6 +121,8 @@ pub struct Common {
     pub groups: Arc<NodeGroups>,
     /// Its purges.
     pub purges: Arc<Purges>,
+    /// The hashes of new passwords.
+    pub hashing: Hashing,
     /// How far it is.
     pub progress: Arc<Progress>,
     /// The names that its HTTP is asked by.
@@ -515,6 +518,7 @@ fn welcome(
                 compactions: Arc::clone(&common.compactions),
                 groups: Arc::clone(&common.groups),
                 purges: Arc::clone(&common.purges),
+                hashing: common.hashing.clone(),
                 has_births: common.founding.is_plain(),
                 hosts: Arc::clone(&common.hosts),
                 http: common.http.clone(),

@@ -42,6 +42,11 @@ impl PolicyRecords {
         self.records.iter()
     }
 
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Option<&Bytes> {
+        self.records.get(key)
+    }
+
     /// Bytes of all values. A key is no longer than its value, so that all take twice as many at most.
     pub fn bytes(&self) -> usize {
         self.bytes

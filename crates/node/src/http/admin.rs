@@ -52,6 +52,8 @@ pub(super) enum Page {
     Purge,
     /// The end of the one that is under way.
     StopPurge,
+    /// Users, groups, sources and grants.
+    Security,
 }
 
 /// What is asked about a node's hash trees, which the shell answers.
@@ -179,6 +181,7 @@ pub(super) fn allowed(page: &Page) -> &'static [Method] {
         Page::Activate(_) | Page::Cluster(_) | Page::Trees(_) | Page::StopBackup | Page::StopPurge => {
             &[Method::Post]
         }
+        Page::Security => &[Method::Post],
     }
 }
 
@@ -214,7 +217,7 @@ pub(super) fn request(page: &Page, method: Method, body: &[u8]) -> Result<Option
             (Request::ChangeType(name.clone(), TypeChange::Activate), None, Change::Activate)
         }
         (Page::Status | Page::OpenApi | Page::Cluster(_) | Page::Trees(_), _)
-        | (Page::Strong | Page::Targets | Page::Log | Page::Slow, _)
+        | (Page::Strong | Page::Targets | Page::Log | Page::Slow | Page::Security, _)
         | (Page::Backup | Page::StopBackup | Page::Compact | Page::Purge | Page::StopPurge, _) => {
             return Ok(None);
         }
@@ -430,6 +433,7 @@ mod tests {
             Page::Slow,
             Page::Purge,
             Page::StopPurge,
+            Page::Security,
         ] {
             assert!(pages.contains(&page), "{page:?} is there and not described");
         }

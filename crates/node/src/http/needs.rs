@@ -96,7 +96,9 @@ fn of_page(page: &Page, reads: bool) -> Needs<'_> {
         | Page::Cluster(_)
         | Page::Backup
         | Page::StopBackup => Needs::of([P::Admin], Target::Any),
-        Page::Trees(_) | Page::Compact | Page::Log | Page::Slow => Needs::of([P::Admin], Target::Any),
+        Page::Trees(_) | Page::Compact | Page::Log | Page::Slow | Page::Security => {
+            Needs::of([P::Admin], Target::Any)
+        }
         Page::Purge | Page::StopPurge => Needs::of([P::Admin], Target::Any).and_if(!reads, P::Purge),
     }
 }

@@ -137,6 +137,7 @@ fn admin(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused
         b"strong" => Page::Strong,
         b"log" => Page::Log,
         b"slow" => Page::Slow,
+        b"security" => Page::Security,
         b"prometheus" => match rest.next() {
             Some(word) if word == "targets" => Page::Targets,
             _ => return Ok(None),

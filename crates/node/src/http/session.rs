@@ -83,6 +83,8 @@ pub enum Question {
     Strong,
     /// How is the node's purge, or may one be begun?
     Purge(PurgePage),
+    /// A command about users, groups, sources and grants, in the request's body, which may have a password.
+    Security(Bytes),
 }
 
 /// What the answer under way is to.
@@ -427,6 +429,7 @@ impl Session {
             }
             Page::Purge => Incoming::Question(Question::Purge(admin::purge_page(method, body)?)),
             Page::StopPurge => Incoming::Question(Question::Purge(PurgePage::Stop)),
+            Page::Security => Incoming::Question(Question::Security(Bytes::copy_from_slice(body))),
             _ => {
                 self.answer(200, "application/yaml", admin::OPENAPI.as_bytes(), out);
                 Incoming::Answered

@@ -1,7 +1,8 @@
 //! The metadata log of a node alone: a cluster of one voter, without a standing.
 //!
-//! Consistent bucket types rest on it. Without one it says nothing that a start could not say again, so such a log is
-//! dropped when the node is told another name, zone or ring, and the node goes on where it cannot be written.
+//! Consistent bucket types and the security policy rest on it. Without them it says nothing that a start could not say
+//! again, so such a log is dropped when the node is told another name, zone or ring, and the node goes on where it
+//! cannot be written.
 
 use super::files::{Files, FilesError};
 use ::membership::log::{FileError, Identity, Log};
@@ -26,6 +27,11 @@ pub(super) fn state_of(log: &Bytes) -> Result<Option<State>, FileError> {
     let identity = Identity { cluster, node, starts: 1, start: 1, address: String::new() };
     let (log, _) = Log::open(identity, log, Box::new(OsRng::new()), Monotonic(0))?;
     Ok(log.state().cloned())
+}
+
+/// Whether something rests on a state that a start could not say again: stores that are registered, or a policy.
+pub(super) fn is_needed(state: &State) -> bool {
+    state.registers_stores() || state.policy().is_some()
 }
 
 /// Whether others could not reach the only member: it listens to nobody.

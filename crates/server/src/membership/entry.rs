@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | a standing | it goes on | it goes on |
 //! | nothing | it founds, alone or with the others of the list | it asks to be admitted |
-//! | data of a node alone | it founds, if it is alone in the list and has no consistent bucket types | refused: its keys would be the others' business |
+//! | data of a node alone | it founds, if it is alone in the list and has neither consistent bucket types nor a security policy | refused: its keys would be the others' business |
 //! | data of a cluster, without a standing | as above, if that comes to the same node of the same cluster | refused |
 //!
 //! Several that found a cluster at once need not speak with each other: each comes to the same first state, and the number of the
@@ -93,7 +93,7 @@ impl Entering<'_> {
         };
         match alone::kept(&files)? {
             Some(state)
-                if state.registers_stores()
+                if alone::is_needed(&state)
                     || alone::is_as_told(&state, &fresh.state, self.owner.is_some()) =>
             {
                 let standing = Standing { state, ..fresh };
@@ -126,10 +126,10 @@ impl Entering<'_> {
                 self.join(cluster, &address, tls)?
             }
             None | Some(Owner::Alone) if cluster.members.len() == 1 => {
-                if alone::kept(&files)?.is_some_and(|state| state.registers_stores()) {
+                if alone::kept(&files)?.as_ref().is_some_and(alone::is_needed) {
                     return Err(Error::Membership(format!(
-                        "the data in {} is of a node alone and has consistent bucket types: a cluster does not take \
-                         them over",
+                        "the data in {} is of a node alone and has consistent bucket types or a security policy: a \
+                         cluster does not take them over",
                         self.config.data.display()
                     )));
                 }

@@ -14,6 +14,7 @@ use base::{DiskError, DiskErrorKind};
 use bytes::Bytes;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 pub(super) const FOLDER: &str = "membership";
@@ -21,6 +22,9 @@ const LOG: &str = "log";
 const STARTS: &str = "starts";
 const STANDING: &str = "standing";
 const LOCK: &str = "lock";
+
+/// Permissions of a file that its owner alone reads and writes.
+const PRIVATE: u32 = 0o600;
 
 const MAGIC: &[u8; 4] = b"ANMS";
 const VERSION: u8 = 1;
@@ -158,7 +162,7 @@ impl Files {
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), FilesError> {
         let (path, new) = (self.folder.join(name), self.folder.join(format!("{name}.new")));
         let written =
-            File::create(&new).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
+            private_file(&new).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
         written.map_err(|error| FilesError::Io(new.clone(), error))?;
         std::fs::rename(&new, &path).map_err(|error| FilesError::Io(path, error))?;
         sync_folder(&self.folder)
@@ -209,6 +213,11 @@ pub fn has_groups(folder: &Path) -> Result<bool, FilesError> {
     };
     let state = alone::state_of(&bytes).map_err(|cause| FilesError::Invalid(path, cause.to_string()))?;
     Ok(state.is_some_and(|state| state.foundings().next().is_some()))
+}
+
+/// An empty file that the node's user alone can read: the log and the standing have verifiers of passwords.
+fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE).open(path)
 }
 
 fn take_lock(path: PathBuf, data: &Path) -> Result<File, FilesError> {

@@ -14,6 +14,7 @@
 
 use super::loss::Loss;
 use super::operator::Answered;
+use super::ready::{self, Feature, Speaks};
 use ::membership::log::{Failed, Outcome};
 use ::membership::state::{Command, FOUNDED_N_VAL_MAX, Rejected, State};
 use ::membership::{Input, Membership};
@@ -39,8 +40,9 @@ const WAITING_MAX: usize = 32;
 /// Tokens of these proposals are above this; those of admissions and operators are below.
 const TOKENS_FROM: u64 = 1 << 48;
 
-/// The newest version of the protocol that a member speaks, if a connection to its process has told it.
-pub(super) type Speaks<'a> = &'a dyn Fn(NodeId) -> Option<u16>;
+/// The feature that all members need.
+const CONSISTENT: Feature =
+    Feature { name: "consistent bucket types", version: node::peer::VERSION_CONSISTENT };
 
 /// The change that a caller waits for.
 pub(super) enum Wanted {
@@ -186,9 +188,7 @@ impl Foundings {
             ));
         }
         if !state.registers_stores() {
-            let here = membership.log().identity().node;
-            let is_reached = |node| node == here || membership.detector().up().contains(&node);
-            return match (not_ready(state, here, is_reached, speaks), now < it.since + REACHED_MAX) {
+            return match (ready::not_ready(membership, speaks, CONSISTENT), now < it.since + REACHED_MAX) {
                 (None, _) => Next::Propose(Command::PrepareStores),
                 (Some(why), true) => Next::Wait(Answered::wrong(409, why)),
                 (Some(why), false) => Next::Answer(Answered::wrong(409, why)),
@@ -200,34 +200,6 @@ impl Foundings {
         let number = self.rng.next_u64();
         Next::Propose(Command::FoundGroups { expected: state.version(), n_val, number })
     }
-}
-
-/// Why the members cannot have consistent bucket types yet, or some of them.
-fn not_ready(
-    state: &State,
-    here: NodeId,
-    is_reached: impl Fn(NodeId) -> bool,
-    speaks: Speaks<'_>,
-) -> Option<String> {
-    for (&node, record) in state.members().iter().filter(|(node, _)| **node != here) {
-        let name = &record.member.name;
-        match speaks(node).filter(|_| is_reached(node)) {
-            None => {
-                return Some(format!(
-                    "{name} is not reached: all members must be, to see that none runs an older program"
-                ));
-            }
-            Some(version) if version < node::peer::VERSION_CONSISTENT => {
-                return Some(format!(
-                    "{name} runs a program without consistent bucket types: update it first (its protocol version is \
-                     {version}, {} is needed)",
-                    node::peer::VERSION_CONSISTENT
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    None
 }
 
 /// Which owners have not registered their stores.
@@ -259,22 +231,6 @@ mod tests {
         let nodes = [("a@h", "", ""), ("b@h", "", ""), ("c@h", "", "")];
         let size = (RingSize::new(8).unwrap(), RingSize::new(128).unwrap());
         State::found_by(ClusterId(7), size, nodes).unwrap()
-    }
-
-    #[test]
-    fn a_member_that_is_older_or_away_is_named() {
-        let why = |up: &[u16], versions: &[(u16, u16)]| {
-            let speaks = |node: NodeId| versions.iter().find(|(it, _)| *it == node.0).map(|it| it.1);
-            not_ready(&state(), NodeId(0), |node| up.contains(&node.0), &speaks)
-        };
-        let new = node::peer::VERSION_CONSISTENT;
-        assert_eq!(why(&[1, 2], &[(1, new), (2, new + 1)]), None);
-        let text = why(&[1], &[(1, new), (2, new)]).unwrap();
-        assert!(text.starts_with("c@h is not reached"), "{text}");
-        let text = why(&[1, 2], &[(2, new)]).unwrap();
-        assert!(text.starts_with("b@h is not reached"), "{text}");
-        let text = why(&[1, 2], &[(1, new), (2, new - 1)]).unwrap();
-        assert!(text.starts_with("c@h runs a program without consistent bucket types"), "{text}");
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! * `births.rs`: the births of this node's stores. `agreement.rs`: the agreement that shards get.
 //!   `founding.rs`: the activation of a consistent bucket type. `loss.rs`: stores that are declared lost.
 //!   `strong.rs`: all of that for operators. `stopped.rs`: the membership of a node that does not run.
+//! * `policy.rs`: commands about security. `ready.rs`: members of older programs.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
 //!   `n_vals.rs`: what they are made for.
 //! * `reach.rs`: whether a majority is reached. `refusals.rs`: stores that take no writes, for the log.
@@ -35,8 +36,10 @@ mod limits;
 mod loss;
 mod n_vals;
 mod operator;
+mod policy;
 mod publisher;
 mod reach;
+mod ready;
 mod refusals;
 mod standing;
 mod stopped;
@@ -50,6 +53,7 @@ pub use copy::CopyRefusal;
 pub use entry::{Entered, Entering};
 pub use files::{FilesError, backed_up_files, has_groups};
 pub use operator::Answered;
+pub(crate) use policy::PolicyCommand;
 pub(crate) use publisher::topology;
 pub use reach::Reach;
 #[cfg(test)]
@@ -59,6 +63,7 @@ pub use stopped::StoppedNode;
 
 use crate::mailbox::{Mail, Mailboxes};
 use crate::peer::{Peers, Roster};
+use crate::security::{Policies, PolicyFollower};
 use crate::verdict::NodeState;
 use ::membership::ClusterId;
 use ::membership::detector::Detector;
@@ -80,6 +85,7 @@ use node::http::ClusterPage;
 use node::{Epoch, FoundBirth, PeerMessage, Shard, ShardId};
 use operator::Operators;
 use os::{OsClock, OsRng};
+use policy::PolicyChanges;
 use publisher::Publisher;
 use reach::{MajorityLog, Said};
 use refusals::{RefusalLog, WritesSaid};
@@ -131,6 +137,8 @@ enum Event {
     Groups { answer: oneshot::Sender<Answered> },
     /// Groups of consistent bucket types are wanted, of so many voters.
     Found { n_val: u32, answer: oneshot::Sender<Answered> },
+    /// An operator has a command about security.
+    Policy { asked: Box<PolicyCommand>, answer: oneshot::Sender<Answered> },
     /// A shard has put something down.
     Reported,
     /// The node stops.
@@ -263,6 +271,15 @@ impl Handle {
         answered.await.unwrap_or_else(|_| Answered::wrong(503, "the node is stopping"))
     }
 
+    /// Answers an operator's command about security, and makes its change. The policy in force here has it then.
+    pub(crate) async fn change_policy(&self, asked: PolicyCommand) -> Answered {
+        let (answer, answered) = oneshot::channel();
+        if self.events.try_send(Event::Policy { asked: Box::new(asked), answer }).is_err() {
+            return Answered::wrong(503, "too many questions wait");
+        }
+        answered.await.unwrap_or_else(|_| Answered::wrong(503, "the node is stopping"))
+    }
+
     /// Admits a newcomer, or says why not; within [`ADMISSION_MAX`].
     pub async fn admit(&self, newcomer: Newcomer) -> Admitted {
         let (answer, answered) = oneshot::channel();
@@ -312,6 +329,7 @@ pub struct Part {
     publisher: Publisher,
     births: Births,
     agreement: AgreementPublisher,
+    policy: PolicyChanges,
     foundings: Foundings,
     replicas: Replicas,
     watch: Watch,
@@ -326,11 +344,18 @@ pub struct Part {
 }
 
 impl Part {
-    /// Opens the files, and remembers the standing. `life` is this process; `handle` reaches its thread to be.
+    /// Opens the files, and remembers the standing. `life` is this process; `handle` reaches its thread to be. The
+    /// security policy of the log on the disk is in `policies` afterwards: before any door is open.
     ///
     /// # Errors
     /// [`FilesError`]; `Invalid` if the log is not this node's, or damaged or lost.
-    pub fn open(entered: Entered, data: &Path, life: u64, handle: &Handle) -> Result<Part, FilesError> {
+    pub(crate) fn open(
+        entered: Entered,
+        data: &Path,
+        life: u64,
+        handle: &Handle,
+        policies: &Arc<Policies>,
+    ) -> Result<Part, FilesError> {
         let Entered { mut files, is_alone, standing, is_new, address } = entered;
         // The thread writes it before anybody hears of this start. One that fails before does not count: otherwise an
         // older copy of a folder would pass for the next start after enough failures.
@@ -372,6 +397,7 @@ impl Part {
             publisher,
             births: Births::new(Vec::new(), 0, rng()),
             agreement: AgreementPublisher::default(),
+            policy: PolicyChanges::new(PolicyFollower::new(Arc::clone(policies))),
             foundings: Foundings::new(rng()),
             replicas,
             watch,
@@ -384,6 +410,9 @@ impl Part {
         };
         if is_new && !is_alone {
             part.remember(now)?;
+        }
+        if !base::planted!(SecurityOffAfterRestart) {
+            part.follow_policy();
         }
         Ok(part)
     }
@@ -465,7 +494,7 @@ impl Part {
                 }
                 // The caller may have gone.
                 Ok(Event::Groups { answer }) => drop(answer.send(strong::show(&self.membership))),
-                Ok(Event::Found { answer, .. }) if self.files.is_none() => {
+                Ok(Event::Found { answer, .. } | Event::Policy { answer, .. }) if self.files.is_none() => {
                     let why = "this node does not keep its metadata log: see its log for the reason";
                     // The caller may have gone.
                     answer.send(Answered::wrong(409, why)).ok();
@@ -473,6 +502,7 @@ impl Part {
                 Ok(Event::Found { n_val, answer }) => {
                     self.foundings.ask(Wanted::Groups(n_val), answer, self.clock.now());
                 }
+                Ok(Event::Policy { asked, answer }) => self.policy.ask(*asked, answer, self.clock.now()),
                 Ok(Event::NotMember(as_of)) if self.is_removed(as_of) => {
                     return Err(self.removed());
                 }
@@ -513,6 +543,7 @@ impl Part {
             self.replicas.next_timer(),
             self.births.next_timer(),
             self.foundings.next_timer(),
+            self.policy.next_timer(),
             self.majority.next_timer(),
         ];
         let next = timers.into_iter().flatten().min().unwrap_or_default();
@@ -547,6 +578,7 @@ impl Part {
             let mut inputs = self.admissions.advance(&self.membership, self.as_of(), now);
             let speaks = |node| peers.and_then(|peers| peers.version_of(node));
             inputs.extend(self.foundings.advance(&self.membership, &speaks, now));
+            inputs.extend(self.policy.advance(&self.membership, &speaks, now));
             inputs.extend(self.see_to_births(mailboxes, now));
             if inputs.is_empty() {
                 return Ok(());
@@ -588,8 +620,14 @@ impl Part {
         self.operators.board().set_reach(reach);
     }
 
+    /// Has the doors go by the security policy that is agreed on.
+    fn follow_policy(&mut self) {
+        self.policy.follower.follow(self.membership.state().unwrap_or(&self.standing.state));
+    }
+
     /// Has the shards go by what is agreed on.
     fn publish(&mut self, mailboxes: &Mailboxes) -> Result<(), End> {
+        self.follow_policy();
         if let Some(state) = self.membership.state() {
             self.agreement.publish(state, self.membership.log().identity(), mailboxes);
         }
@@ -656,7 +694,8 @@ impl Part {
                 Output::Send { to, message } => mail.push(word(to, message)),
                 Output::Reply(message) => mail.extend(from.map(|to| word(to, message))),
                 Output::Answer { token, outcome } => {
-                    let is_answered = self.foundings.answer(token, outcome, now)
+                    let is_answered = self.policy.answer(token, outcome, now)
+                        || self.foundings.answer(token, outcome, now)
                         || self.admissions.answer(token, outcome, now);
                     if !is_answered {
                         self.operators.answer(token, outcome, &self.membership);
@@ -699,7 +738,7 @@ impl Part {
 
     /// Goes on without files, as a node alone does while nothing rests on them.
     fn go_on_without(&mut self, why: &str) -> Result<(), String> {
-        if !self.is_alone || self.state().registers_stores() {
+        if !self.is_alone || alone::is_needed(self.state()) {
             return Err(why.to_owned());
         }
         if self.files.take().is_some() {

@@ -15,6 +15,7 @@ use serde_json::json;
 
 mod alone;
 mod consistent;
+mod policy;
 
 fn part(data: &Path, names: &[&str], life: u64) -> Part {
     let layout = Layout::new(1, RingSize::new(16).unwrap());
@@ -27,7 +28,11 @@ fn part(data: &Path, names: &[&str], life: u64) -> Part {
         let (address, members) = ("127.0.0.1:1000".parse().unwrap(), members(names));
         entering.member(&cluster(members, Vec::new()), address, &tls(names[0]))
     };
-    Part::open(entered.unwrap(), data, life, &queue(1).0).unwrap()
+    Part::open(entered.unwrap(), data, life, &queue(1).0, &policies()).unwrap()
+}
+
+fn policies() -> Arc<Policies> {
+    Arc::new(Policies::new())
 }
 
 fn members(names: &[&str]) -> Vec<Member> {
@@ -136,7 +141,10 @@ fn a_member_of_a_cluster_comes_back_as_it_was() {
     let config = Config { data: data.path().to_path_buf(), name: "a@h".to_owned(), ..Config::default() };
     let entered = entered(&config, None, members(&["a@h", "b@h"]), Vec::new()).unwrap();
     assert!(!entered.is_new && entered.standing.state.members().len() == 3);
-    assert_eq!(Part::open(entered, data.path(), 3, &queue(1).0).unwrap().state().members().len(), 3);
+    assert_eq!(
+        Part::open(entered, data.path(), 3, &queue(1).0, &policies()).unwrap().state().members().len(),
+        3
+    );
 }
 
 #[test]
@@ -147,7 +155,7 @@ fn a_folder_is_of_one_node_of_one_cluster() {
     let first = entered(&config, None, both(), Vec::new()).unwrap();
     let owner = first.owner();
     let number = first.standing.cluster();
-    Part::open(first, data.path(), 1, &queue(1).0).unwrap();
+    Part::open(first, data.path(), 1, &queue(1).0, &policies()).unwrap();
     let other = Config { name: "b@h".to_owned(), ..config.clone() };
     let text = refused(entered(&other, None, both(), Vec::new()));
     assert!(text.contains("is of a@h of the cluster") && text.contains("is to be of b@h"), "{text}");
@@ -166,7 +174,7 @@ fn a_folder_is_of_one_node_of_one_cluster() {
     );
     std::fs::remove_file(data.path().join("membership/log")).unwrap();
     let entered_again = entered(&config, Some(&owner), both(), Vec::new()).unwrap();
-    let reopened = Part::open(entered_again, data.path(), 2, &queue(1).0);
+    let reopened = Part::open(entered_again, data.path(), 2, &queue(1).0, &policies());
     assert!(reopened.map(drop).unwrap_err().to_string().contains("its log is lost"));
     // The folder is gone as a whole: the list comes to the same node, the address of a member does not.
     std::fs::remove_dir_all(data.path().join("membership")).unwrap();
@@ -186,7 +194,7 @@ fn who_founds_alone_draws_the_number_of_the_cluster() {
         // Also where there is data of a node alone.
         let first = entered(&config, Some(&Owner::Alone), members(&["a@h"]), Vec::new()).unwrap();
         numbers.push(first.standing.cluster());
-        Part::open(first, data.path(), 1, &queue(1).0).unwrap();
+        Part::open(first, data.path(), 1, &queue(1).0, &policies()).unwrap();
         let again = entered(&config, Some(&Owner::Alone), members(&["a@h"]), Vec::new()).unwrap();
         assert!(numbers.contains(&again.standing.cluster()) && !again.is_new);
     }

@@ -5,7 +5,7 @@ use ::membership::state::StoreBirths;
 use ring::Birth;
 use std::fs;
 
-fn config(data: &Path) -> Config {
+pub(super) fn config(data: &Path) -> Config {
     Config { data: data.to_path_buf(), name: "a@h".to_owned(), ..Config::default() }
 }
 
@@ -13,15 +13,15 @@ fn layout() -> Layout {
     Layout::new(1, RingSize::new(16).unwrap())
 }
 
-fn alone(config: &Config, owner: Option<&Owner>) -> Result<Entered, Error> {
+pub(super) fn alone(config: &Config, owner: Option<&Owner>) -> Result<Entered, Error> {
     Entering { config, owner, layout: layout() }.alone()
 }
 
 fn opened(entered: Entered, data: &Path, life: u64) -> Part {
-    Part::open(entered, data, life, &queue(1).0).unwrap()
+    Part::open(entered, data, life, &queue(1).0, &policies()).unwrap()
 }
 
-fn propose(part: &mut Part, command: Command) -> Result<(), End> {
+pub(super) fn propose(part: &mut Part, command: Command) -> Result<(), End> {
     let input = Input::Propose { token: 1, command };
     part.step(input, None, &Mailboxes::new(1), None)?;
     part.step(Input::Tick, None, &Mailboxes::new(1), None)
@@ -43,7 +43,7 @@ fn with_groups(data: &Path) {
 /// Runs a part until nothing is left to do.
 fn run_to_its_end(data: &Path, life: u64) {
     let (handle, inbox) = queue(1);
-    let part = Part::open(alone(&config(data), None).unwrap(), data, life, &handle).unwrap();
+    let part = Part::open(alone(&config(data), None).unwrap(), data, life, &handle, &policies()).unwrap();
     handle.stop();
     part.run(&inbox, &Mailboxes::new(1), None).unwrap();
 }
@@ -195,7 +195,7 @@ fn a_node_alone_founds_a_cluster_and_drops_its_log() {
     let data = tempfile::tempdir().unwrap();
     with_groups(data.path());
     let text = refused(entered(&config(data.path()), Some(&Owner::Alone), list(), Vec::new()));
-    assert!(text.contains("has consistent bucket types: a cluster does not take them over"), "{text}");
+    assert!(text.contains("a security policy: a cluster does not take them over"), "{text}");
     let contact = vec!["127.0.0.1:9".parse().unwrap()];
     let text = refused(entered(&config(data.path()), Some(&Owner::Alone), Vec::new(), contact));
     assert!(text.contains("with an empty data folder"), "{text}");

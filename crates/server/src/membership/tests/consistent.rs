@@ -21,7 +21,7 @@ impl Node {
         let config = Config { data: data.to_path_buf(), name: "a@h".to_owned(), ..Config::default() };
         let layout = Layout::new(shards, RingSize::new(16).unwrap());
         let entered = Entering { config: &config, owner: None, layout }.alone().unwrap();
-        let mut part = Part::open(entered, data, life, &queue(shards).0).unwrap();
+        let mut part = Part::open(entered, data, life, &queue(shards).0, &policies()).unwrap();
         part.set_births(found, 4);
         let mailboxes = Mailboxes::new(shards);
         part.publish(&mailboxes).unwrap();

@@ -1,0 +1,201 @@
+//! The security policy in the metadata log, and its way to the doors.
+
+use super::alone::{alone, config, propose};
+use super::*;
+use ::security::{Mode, Settings, Slot};
+use std::fs;
+
+fn opened(entered: Entered, data: &Path, life: u64, policies: &Arc<Policies>) -> Part {
+    Part::open(entered, data, life, &queue(1).0, policies).unwrap()
+}
+
+fn secured(part: &Part) -> Command {
+    let slot = Slot::Settings(Settings { mode: Mode::On, ..Settings::default() });
+    let changes = vec![(slot.key().encode(), Some(slot.encode()))];
+    Command::ChangePolicy { expected: part.state().policy_version(), changes }
+}
+
+/// A node alone with security on, after its process has ended.
+fn with_security(data: &Path) {
+    let policies = policies();
+    let mut part = opened(alone(&config(data), None).unwrap(), data, 1, &policies);
+    register(&mut part, &Mailboxes::new(1));
+    assert_eq!(policies.version(), 0);
+    let command = secured(&part);
+    propose(&mut part, command).unwrap();
+    assert_eq!((policies.version(), policies.current().settings().mode), (1, Mode::On));
+}
+
+#[test]
+fn security_is_on_before_a_node_opens_its_doors_again() {
+    let data = tempfile::tempdir().unwrap();
+    with_security(data.path());
+    let policies = policies();
+    let part = opened(alone(&config(data.path()), Some(&Owner::Alone)).unwrap(), data.path(), 2, &policies);
+    assert_eq!((policies.version(), policies.current().settings().mode), (1, Mode::On));
+    assert_eq!(part.state().policy_version(), 1);
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn planted_security_off_after_restart_is_seen() {
+    base::planted::plant(Some(base::planted::Planted::SecurityOffAfterRestart));
+    let caught = std::panic::catch_unwind(security_is_on_before_a_node_opens_its_doors_again);
+    base::planted::plant(None);
+    assert!(caught.is_err(), "a node that opens its doors without its policy passes the test");
+}
+
+#[test]
+fn a_node_alone_keeps_its_policy_under_another_name() {
+    let data = tempfile::tempdir().unwrap();
+    with_security(data.path());
+    let policies = policies();
+    let other = Config { name: "b@h".to_owned(), ..config(data.path()) };
+    drop(opened(alone(&other, Some(&Owner::Alone)).unwrap(), data.path(), 2, &policies));
+    assert_eq!(policies.current().settings().mode, Mode::On);
+    let list = members(&["a@h"]);
+    let text = refused(entered(&config(data.path()), Some(&Owner::Alone), list, Vec::new()));
+    assert!(text.contains("a security policy: a cluster does not take them over"), "{text}");
+}
+
+#[test]
+fn a_node_alone_does_not_go_on_without_its_policy() {
+    let data = tempfile::tempdir().unwrap();
+    let mut part = opened(alone(&config(data.path()), None).unwrap(), data.path(), 1, &policies());
+    register(&mut part, &Mailboxes::new(1));
+    let command = secured(&part);
+    propose(&mut part, command).unwrap();
+    fs::remove_dir_all(data.path().join("membership")).unwrap();
+    let lost = part.write(|files| files.set_starts(7)).unwrap_err();
+    assert!(lost.contains("membership"), "{lost}");
+}
+
+#[test]
+fn a_member_has_the_policy_of_its_standing_until_it_has_the_log() {
+    let data = tempfile::tempdir().unwrap();
+    let slot = Slot::Settings(Settings { mode: Mode::On, ..Settings::default() });
+    let (names, policies) = (["a@h", "b@h"], policies());
+    let config = Config { name: "b@h".to_owned(), ..config(data.path()) };
+    let mut founded = entered(&config, None, members(&names), Vec::new()).unwrap();
+    let changes = vec![(slot.key().encode(), Some(slot.encode()))];
+    founded.standing.state.apply(&Command::ChangePolicy { expected: 0, changes }).unwrap();
+    founded.standing.as_of = AsOf { epoch: 1, commit: 9 };
+    let part = opened(founded, data.path(), 1, &policies);
+    assert!(part.membership.state().is_none());
+    assert_eq!(policies.current().settings().mode, Mode::On);
+}
+
+#[test]
+fn others_cannot_read_the_log() {
+    use std::os::unix::fs::PermissionsExt;
+    let data = tempfile::tempdir().unwrap();
+    with_security(data.path());
+    let log = fs::metadata(data.path().join("membership/log")).unwrap();
+    assert_eq!(log.permissions().mode() & 0o777, 0o600);
+}
+
+/// What an operator's command is answered by a node alone.
+fn command(part: &mut Part, line: &str) -> Answered {
+    let (answer, mut answered) = oneshot::channel();
+    part.policy.ask(asked(line), answer, part.clock.now());
+    part.advance(&Mailboxes::new(1), None).unwrap();
+    answered.try_recv().unwrap()
+}
+
+fn asked(line: &str) -> PolicyCommand {
+    let words: Vec<&str> = line.split(' ').collect();
+    let command = ::security::Command::parse(&words).unwrap();
+    let credential = command.password().map(|_| ::security::Credential::Argon2id("$verifier".into()));
+    PolicyCommand { command, credential }
+}
+
+fn node_alone(data: &Path, policies: &Arc<Policies>) -> Part {
+    let mut part = opened(alone(&config(data), None).unwrap(), data, 1, policies);
+    register(&mut part, &Mailboxes::new(1));
+    part
+}
+
+#[test]
+fn commands_change_the_policy_before_they_are_answered() {
+    let data = tempfile::tempdir().unwrap();
+    let policies = policies();
+    let mut part = node_alone(data.path(), &policies);
+    let answered = command(&mut part, "add-user ann password=secret");
+    assert_eq!((answered.status, &answered.body["text"]), (200, &json!("")));
+    assert!(policies.current().user(b"ann").is_some());
+    let answered = command(&mut part, "grant riak_kv.get on t to ann");
+    assert_eq!(
+        (&answered.body["text"], &answered.body["version"]),
+        (&json!("Successfully granted"), &json!(2))
+    );
+    let again = command(&mut part, "grant riak_kv.get on t to ann");
+    assert_eq!((again.status, &again.body["version"]), (200, &json!(2)), "it changes nothing");
+
+    let shown = command(&mut part, "print-users").body;
+    let row = json!({ "username": "ann", "member_of": [], "password": "set", "options": [] });
+    assert_eq!(shown["tables"][0]["rows"], json!([row]));
+    assert!(!shown.to_string().contains("verifier"), "{shown}");
+    for (line, status, text) in [
+        ("add-user Ann", 409, "This name is already in use"),
+        ("del-user bob", 404, "User not recognized: bob"),
+        ("grant riak_kv.get on any to bob", 404, "Name(s) not recognized: bob"),
+        ("add-user all", 400, "This name is reserved for system use"),
+    ] {
+        let answered = command(&mut part, line);
+        assert_eq!((answered.status, &answered.body["error"]), (status, &json!(text)), "{line}");
+    }
+
+    assert_eq!(command(&mut part, "enable").body["text"], "Enabled");
+    assert_eq!(policies.current().settings().mode, Mode::On);
+    assert_eq!(command(&mut part, "del-user ann").body["text"], "Successfully deleted ann");
+    assert!(policies.current().user(b"ann").is_none());
+    assert_eq!(command(&mut part, "print-grants all").body["tables"][2]["rows"], json!([]));
+}
+
+#[test]
+fn the_first_change_waits_for_all_members() {
+    let data = tempfile::tempdir().unwrap();
+    let mut part = part(data.path(), &["a@h", "b@h", "c@h"], 1);
+    let (answer, mut answered) = oneshot::channel();
+    let now = part.clock.now();
+    part.policy.ask(asked("add-user ann"), answer, now);
+    let mut advance = |now| part.policy.advance(&part.membership, &|_| None, now);
+    assert!(advance(now).is_empty() && answered.try_recv().is_err());
+    assert!(advance(now + Duration::from_secs(6)).is_empty());
+    let answered = answered.try_recv().unwrap();
+    let text = answered.body["error"].as_str().unwrap();
+    assert!(answered.status == 409 && text.starts_with("b@h is not reached"), "{text}");
+}
+
+#[test]
+fn changes_are_planned_again_after_another() {
+    use ::membership::log::Failed;
+    use ::membership::state::Rejected;
+
+    let data = tempfile::tempdir().unwrap();
+    let mut part = node_alone(data.path(), &policies());
+    let (answer, mut answered) = oneshot::channel();
+    let now = part.clock.now();
+    part.policy.ask(asked("add-user ann"), answer, now);
+    let proposed = |part: &mut Part, now| {
+        let inputs = part.policy.advance(&part.membership, &|_| None, now);
+        inputs.into_iter().find_map(|input| match input {
+            Input::Propose { token, command: Command::ChangePolicy { expected, .. } } => {
+                Some((token, expected))
+            }
+            _ => None,
+        })
+    };
+    let (token, expected) = proposed(&mut part, now).unwrap();
+    assert_eq!((expected, proposed(&mut part, now)), (0, None), "one proposal at a time");
+    // Another node was faster.
+    let slot = Slot::Settings(Settings { mode: Mode::Permissive, ..Settings::default() });
+    let changes = vec![(slot.key().encode(), Some(slot.encode()))];
+    propose(&mut part, Command::ChangePolicy { expected: 0, changes }).unwrap();
+    assert!(part.policy.answer(token, Err(Failed::Rejected(Rejected::Stale)), now));
+    let (token, expected) = proposed(&mut part, now + Duration::from_secs(1)).unwrap();
+    assert_eq!(expected, 1);
+    assert!(part.policy.answer(token, Err(Failed::Unknown), now));
+    assert_eq!(answered.try_recv().unwrap().status, 503, "it may have been carried out");
+    assert_eq!(proposed(&mut part, now + Duration::from_secs(2)), None);
+}

@@ -1,0 +1,163 @@
+//! The policy of the cluster's log, on its way to the doors of this node.
+//!
+//! 1. The state of the log has another version of the policy.
+//! 2. Records that differ from those before are read; all others are known already.
+//! 3. All of them are compiled, and published.
+//!
+//! Invariant: a policy is published whole or not at all. A record of a newer program leaves the policy as it was: to
+//! go on without that record could let in those whom it keeps out.
+
+use super::Policies;
+use ::membership::state::{PolicyRecords, State};
+use ::security::{Change, Error, Policy, Slot, SlotKey, Slots};
+use protocol::peer::Malformed;
+use std::sync::Arc;
+
+/// The reader of the policy in the log.
+pub(crate) struct PolicyFollower {
+    policies: Arc<Policies>,
+    /// The version of the policy that was looked at last.
+    seen: u64,
+    /// The records that `slots` were read from.
+    records: Arc<PolicyRecords>,
+    slots: Slots,
+    /// Why the policy in the log is not the one in force.
+    not_read: Option<Error>,
+}
+
+impl PolicyFollower {
+    /// Publishes to `policies`.
+    pub(crate) fn new(policies: Arc<Policies>) -> PolicyFollower {
+        let (records, slots) = Default::default();
+        PolicyFollower { policies, seen: 0, records, slots, not_read: None }
+    }
+
+    /// Publishes the policy of a state, if it is another one than before.
+    pub(crate) fn follow(&mut self, state: &State) {
+        let version = state.policy_version();
+        if version == self.seen {
+            return;
+        }
+        self.seen = version;
+        let records = state.policy().cloned().unwrap_or_default();
+        self.not_read = self.read(&records).err();
+        match &self.not_read {
+            None => {
+                self.records = records;
+                self.policies.publish(Policy::compile(&self.slots, version));
+                debug_assert!(
+                    self.policies.version() >= version,
+                    "a policy of the log is in force, or a later one"
+                );
+            }
+            Some(error) => tracing::warn!("the security policy stays as it was: {error}"),
+        }
+    }
+
+    /// The records and their policy.
+    ///
+    /// # Errors
+    /// Why the log has another policy than the one in force.
+    pub(crate) fn in_force(&self) -> Result<(&Slots, Arc<Policy>), String> {
+        match &self.not_read {
+            None => Ok((&self.slots, self.policies.current())),
+            Some(error) => Err(format!("this node does not go by the policy of the cluster's log: {error}")),
+        }
+    }
+
+    /// Reads the records that differ from those before.
+    fn read(&mut self, records: &PolicyRecords) -> Result<(), Error> {
+        let mut changes = Vec::new();
+        for (key, value) in records.iter().filter(|(key, value)| self.records.get(key) != Some(value)) {
+            let slot = Slot::read(value.clone())?;
+            if slot.key().encode() != key {
+                return Err(Malformed("a record of security under the key of another").into());
+            }
+            changes.push(Change::Put(slot));
+        }
+        for (key, _) in self.records.iter().filter(|(key, _)| records.get(key).is_none()) {
+            changes.push(Change::Remove(SlotKey::read(key.clone())?));
+        }
+        self.slots.apply(&changes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::*;
+    use ::membership::ClusterId;
+    use ::membership::state::{Command, PolicyChange};
+    use ::security::{Mode, Name, Settings, User};
+    use bytes::Bytes;
+    use ring::RingSize;
+
+    fn state() -> State {
+        State::found(ClusterId(7), RingSize::new(8).unwrap(), "a@h", "h:1", "").unwrap()
+    }
+
+    fn change(state: &mut State, changes: Vec<PolicyChange>) {
+        state.apply(&Command::ChangePolicy { expected: state.policy_version(), changes }).unwrap();
+    }
+
+    fn put(slot: &Slot) -> PolicyChange {
+        (slot.key().encode(), Some(slot.encode()))
+    }
+
+    fn user(name: &[u8]) -> Slot {
+        let (groups, options) = Default::default();
+        Slot::User(User { name: Name::create(name).unwrap(), credential: None, groups, options })
+    }
+
+    fn mode(mode: Mode) -> Slot {
+        Slot::Settings(Settings { mode, ..Settings::default() })
+    }
+
+    #[test]
+    fn policies_of_the_log_are_published() {
+        let policies = Arc::new(Policies::new());
+        let mut follower = PolicyFollower::new(Arc::clone(&policies));
+        let mut state = state();
+        follower.follow(&state);
+        assert_eq!(policies.version(), 0, "a cluster without a policy publishes none");
+        change(&mut state, vec![put(&mode(Mode::On)), put(&user(b"a")), put(&user(b"b"))]);
+        follower.follow(&state);
+        let policy = policies.current();
+        assert_eq!((policies.version(), policy.settings().mode), (1, Mode::On));
+        assert!(policy.user(b"a").is_some() && policy.user(b"b").is_some());
+
+        change(&mut state, vec![(user(b"a").key().encode(), None), put(&user(b"c"))]);
+        follower.follow(&state);
+        let policy = policies.current();
+        assert!(policy.user(b"a").is_none() && policy.user(b"b").is_some() && policy.user(b"c").is_some());
+        assert_eq!(follower.slots.iter().count(), 3);
+    }
+
+    #[test]
+    fn records_of_newer_programs_leave_the_policy_as_it_was() {
+        let policies = Arc::new(Policies::new());
+        let mut follower = PolicyFollower::new(Arc::clone(&policies));
+        let mut state = state();
+        change(&mut state, vec![put(&mode(Mode::On)), put(&user(b"a"))]);
+        follower.follow(&state);
+        let (key, value) = put(&user(b"b"));
+        let newer = [b"\x02", &value.unwrap()[1..]].concat();
+        change(&mut state, vec![(key.clone(), Some(Bytes::from(newer))), (user(b"a").key().encode(), None)]);
+        follower.follow(&state);
+        assert_eq!(policies.version(), 1);
+        assert!(policies.current().user(b"a").is_some());
+        assert!(matches!(follower.not_read, Some(Error::Version(2))));
+        // The record goes, and all that has changed since then is read.
+        change(&mut state, vec![(key, None), put(&user(b"c"))]);
+        follower.follow(&state);
+        let policy = policies.current();
+        assert_eq!((policies.version(), policy.settings().mode), (3, Mode::On));
+        assert!(policy.user(b"a").is_none() && policy.user(b"c").is_some());
+
+        let foreign = (user(b"x").key().encode(), user(b"y").encode());
+        change(&mut state, vec![(foreign.0, Some(foreign.1))]);
+        follower.follow(&state);
+        assert_eq!(policies.version(), 3, "a record under the key of another is none");
+    }
+}

@@ -1,0 +1,115 @@
+//! The page `/admin/security`: the words of `riak-admin security` in, Riak's texts out. `docs/api/admin.yaml`.
+//!
+//! 1. The body is read: words, and a password beside them.
+//! 2. The password is hashed. Nothing behind this step has it.
+//! 3. The membership's thread makes the change, or answers with a view.
+//! 4. A change is noted in the audit log, without the password.
+
+use super::Hashing;
+use crate::audit;
+use crate::membership::{Answered, Handle, PolicyCommand};
+use ::security::Command;
+use bytes::Bytes;
+use serde::Deserialize;
+use std::net::SocketAddr;
+
+/// Bytes of a request: a source of a few thousand users fits.
+const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// The body of a request.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    words: Vec<String>,
+    password: Option<String>,
+}
+
+/// Answers a request of an operator.
+pub(crate) async fn answer(
+    body: &Bytes,
+    (membership, hashing): (&Handle, &Hashing),
+    from: Option<SocketAddr>,
+) -> Answered {
+    let (asked, command) = match read(body) {
+        Ok(read) => read,
+        Err(answered) => return answered,
+    };
+    let is_view = matches!(command, Command::Print(_));
+    let credential = match command.password() {
+        None => Ok(None),
+        Some(password) => match hashing.hash(Bytes::copy_from_slice(password)).await {
+            None => Err(Answered::wrong(503, "too many passwords are hashed at once")),
+            credential => Ok(credential),
+        },
+    };
+    let answered = match credential {
+        Ok(credential) => membership.change_policy(PolicyCommand { command, credential }).await,
+        Err(answered) => answered,
+    };
+    if !is_view {
+        audit::note_security(&shown(&asked.words), from, answered.status);
+    }
+    answered
+}
+
+fn read(body: &Bytes) -> Result<(Asked, Command), Answered> {
+    if body.len() > BODY_BYTES_MAX {
+        return Err(Answered::wrong(400, format!("the body has more than {BODY_BYTES_MAX} bytes")));
+    }
+    let asked: Asked =
+        serde_json::from_slice(body).map_err(|error| Answered::wrong(400, format!("the body: {error}")))?;
+    let words: Vec<&str> = asked.words.iter().map(String::as_str).collect();
+    let mut command = Command::parse(&words).map_err(|error| Answered::wrong(400, error))?;
+    if let Some(password) = &asked.password {
+        let password = Bytes::copy_from_slice(password.as_bytes());
+        command.set_password(password).map_err(|error| Answered::wrong(400, error))?;
+    }
+    Ok((asked, command))
+}
+
+/// The words without the value of any option that may be a password.
+fn shown(words: &[String]) -> String {
+    let shown = |word: &String| match word.split_once('=') {
+        Some((name, _)) if name.to_lowercase().contains("password") => format!("{name}=…"),
+        _ => word.clone(),
+    };
+    words.iter().map(shown).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::*;
+
+    #[test]
+    fn passwords_may_stand_among_the_words_or_beside_them() {
+        let password = |body: &'static str| {
+            let (_, command) = read(&Bytes::from_static(body.as_bytes())).unwrap();
+            command.password().map(<[u8]>::to_vec)
+        };
+        assert_eq!(password(r#"{"words":["add-user","a","password=s"]}"#), Some(b"s".to_vec()));
+        assert_eq!(password(r#"{"words":["add-user","a"],"password":"s"}"#), Some(b"s".to_vec()));
+        assert_eq!(password(r#"{"words":["add-user","a"]}"#), None);
+        let error = |body: &str| read(&Bytes::from(body.to_owned())).map(drop).unwrap_err();
+        for bad in [
+            "",
+            r#"{"words":[]}"#,
+            r#"{"words":["dance"]}"#,
+            r#"{"words":["status"],"password":"s"}"#,
+            r#"{"words":["add-user","a","password=s"],"password":"s"}"#,
+            r#"{"words":["status"],"more":1}"#,
+        ] {
+            let answered = error(bad);
+            assert_eq!(answered.status, 400, "{bad}");
+            assert!(!answered.body.to_string().contains("password=s"));
+        }
+        assert_eq!(error(&" ".repeat(BODY_BYTES_MAX + 1)).status, 400);
+    }
+
+    #[test]
+    fn no_password_is_noted() {
+        let words = ["add-user", "a", "password=secret", "OldPassword=secret", "note=x"].map(str::to_owned);
+        assert_eq!(shown(&words), "add-user a password=… OldPassword=… note=x");
+    }
+}
