@@ -297,6 +297,11 @@ impl Shown {
         self.node.ask("POST", path, &body.to_string())
     }
 
+    /// Whether the answer is for a program.
+    pub(super) fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Shows a part of an answer to a program, or the text of it to a person.
     pub(super) fn tell(&self, part: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.json { say(&part.to_string()) } else { say(&text()) }

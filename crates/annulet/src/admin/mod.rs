@@ -8,6 +8,7 @@
 //! * `log.rs`: levels of a node's log.
 //! * `http.rs`: requests to a running node.
 //! * `purge.rs`: reaping and erasing.
+//! * `security.rs`: users, groups, sources and grants.
 //! * `service.rs`: waiting for a node.
 //! * `slow.rs`: slow requests of a node.
 //! * `stat.rs`: statistics of a node.
@@ -25,6 +26,7 @@ mod log;
 mod purge;
 mod recover;
 mod redact;
+mod security;
 mod service;
 mod slow;
 mod stat;
@@ -78,6 +80,8 @@ enum Command {
     Log(log::Args),
     /// Show the last slow requests of a node, or set the threshold until the node stops.
     Slow(slow::Args),
+    /// Manage users, groups, sources and grants, in the words of riak-admin security.
+    Security(security::Args),
     /// Show the statistics of a node, all or by name.
     Stat(stat::Args),
     /// Show the hash trees of each partition of a node: their age, their last comparison and its differences.
@@ -112,6 +116,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Command::Compact(args) => compact::run(args),
         Command::Log(args) => log::run(args),
         Command::Slow(args) => slow::run(args),
+        Command::Security(args) => security::run(args),
         Command::Stat(args) => stat::show(args),
         Command::AaeStatus(shown) => aae::status(shown),
         Command::AaeRepair(args) => aae::repair(args),

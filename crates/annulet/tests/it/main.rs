@@ -20,6 +20,7 @@ mod memory;
 mod output;
 mod readme;
 mod scenario;
+mod security;
 mod signals;
 mod stop;
 mod supervisor;
