@@ -4,6 +4,7 @@
 //! is up, so that no request pays for a timer. One that reads by [`Patience::read`] is told, and may say a last word.
 
 use crate::memory::MemoryBudgets;
+use crate::stream::Stream;
 use base::{Clock, FastMap, Monotonic, Reservation};
 use bytes::BytesMut;
 use os::OsClock;
@@ -15,7 +16,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
 /// How long a connection may take to say its last word.
@@ -141,7 +141,12 @@ impl Patience {
     }
 
     /// Reads what is there, waiting for some until then.
-    pub async fn read(&self, stream: &TcpStream, input: &mut BytesMut, until: Monotonic) -> io::Result<Read> {
+    pub async fn read(
+        &self,
+        stream: &mut Stream,
+        input: &mut BytesMut,
+        until: Monotonic,
+    ) -> io::Result<Read> {
         self.begin_until(until);
         loop {
             let ready = poll_fn(|context| {

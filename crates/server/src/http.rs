@@ -21,6 +21,7 @@ use crate::purge::Purges;
 use crate::security::{self, Hashing};
 use crate::slow;
 use crate::stats::Stats;
+use crate::stream::Stream;
 use crate::targets::targets;
 use crate::trees::NodeTrees;
 use crate::unsent::Unsent;
@@ -94,7 +95,7 @@ impl Wide {
 
 /// Serves one connection until it ends.
 pub async fn serve(
-    mut stream: TcpStream,
+    mut stream: Stream,
     local: Rc<Local>,
     wide: Wide,
     about: Rc<Connections>,
@@ -109,13 +110,13 @@ pub async fn serve(
 }
 
 async fn converse(
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     local: &Rc<Local>,
     wide: &Wide,
     about: &Rc<Connections>,
     patience: &Patience,
 ) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+    stream.set_nodelay()?;
     let from = stream.peer_addr().ok();
     let local_address = stream.local_addr().ok().map(|address| address.ip());
     let mut session = Session::guarded(Arc::clone(&wide.hosts), local_address);
@@ -287,7 +288,7 @@ async fn serve_request(
 
 /// Where a connection's answers go.
 struct Sink<'a> {
-    stream: &'a mut TcpStream,
+    stream: &'a mut Stream,
     out: &'a mut Vec<u8>,
     unsent: &'a mut Unsent,
     about: &'a Connections,

@@ -6,7 +6,8 @@
 //! together with whatever else this turn sends there.
 //!
 //! * `serve.rs`: start and stop. * `thread.rs`: a shard's thread. * `local.rs`: what connections and the loop
-//!   share on it. * `pb.rs`, `http.rs`: connections of Riak's protocol buffers and its HTTP. * `connections.rs`,
+//!   share on it. * `stream.rs`: a client's connection, in plaintext or under TLS. * `pb.rs`, `http.rs`: connections
+//!   of Riak's protocol buffers and its HTTP. * `connections.rs`,
 //!   `pace.rs`: how long each may take. `input.rs`: what each reads into. `connects.rs`: how many there are. * `mailbox.rs`: messages between threads.
 //! * `peer/`: links between the nodes of a cluster. `membership/`: what these agree on.
 //! * `backup.rs`: backups while it serves. `trees.rs`: its hash trees, for operators.
@@ -51,6 +52,8 @@ mod serve;
 mod slow;
 mod stats;
 mod store_figures;
+#[allow(dead_code, reason = "no door speaks TLS yet")]
+mod stream;
 mod system;
 mod targets;
 mod thread;

@@ -9,6 +9,7 @@ use crate::connects::Connected;
 use crate::input::Input;
 use crate::local::Local;
 use crate::pace::{Pace, Sending};
+use crate::stream::Stream;
 use crate::unsent::Unsent;
 use base::Monotonic;
 use base::budget::LARGE_BYTES;
@@ -18,7 +19,6 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// A client that says nothing for so long is idle, and its connection gives back what large requests were read into.
@@ -45,7 +45,7 @@ const OUTPUT_BYTES_KEPT: usize = 8 << 10;
 
 /// Serves one connection until it ends.
 pub async fn serve(
-    mut stream: TcpStream,
+    mut stream: Stream,
     local: Rc<Local>,
     identity: Arc<Identity>,
     about: Rc<Connections>,
@@ -62,13 +62,13 @@ pub async fn serve(
 }
 
 async fn converse(
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     local: &Local,
     identity: Arc<Identity>,
     about: &Rc<Connections>,
     patience: &Patience,
 ) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+    stream.set_nodelay()?;
     let mut session = Session::new(identity);
     session.bound(about.request_max());
     let mut unsent = Unsent::default();
@@ -153,7 +153,7 @@ async fn converse(
 /// Reads and drops the next `left` bytes, those in `input` first: a request that was refused. Whether the connection
 /// goes on.
 pub async fn skip(
-    stream: &TcpStream,
+    stream: &mut Stream,
     input: &mut Input,
     mut left: usize,
     (pace, patience): (&mut Pace, &Patience),
@@ -181,7 +181,7 @@ pub async fn skip(
 
 /// Reads what is there, waiting for some until then. Who waits long does so with little memory.
 async fn read(
-    stream: &TcpStream,
+    stream: &mut Stream,
     input: &mut Input,
     until: Monotonic,
     patience: &Patience,
@@ -206,13 +206,13 @@ async fn read(
 
 /// Ends the connection from our side and lets the client finish what it is sending: a socket that is dropped with
 /// unread input resets the connection, and the client would never see why.
-pub async fn hang_up(stream: &mut TcpStream, patience: &Patience) -> io::Result<()> {
+pub async fn hang_up(stream: &mut Stream, patience: &Patience) -> io::Result<()> {
     stream.shutdown().await?;
     patience.begin_until(patience.now() + HANG_UP_MAX);
     let mut discarded = vec![0; DISCARD_STEP_BYTES];
     let mut left = DISCARD_BYTES_MAX;
     while left > 0 {
-        match stream.read(&mut discarded).await? {
+        match stream.discard(&mut discarded).await? {
             0 => break,
             read => left = left.saturating_sub(read),
         }
@@ -221,7 +221,7 @@ pub async fn hang_up(stream: &mut TcpStream, patience: &Patience) -> io::Result<
 }
 
 /// Sends all of `out`, and empties it.
-pub async fn send(stream: &mut TcpStream, out: &mut Vec<u8>, patience: &Patience) -> io::Result<()> {
+pub async fn send(stream: &mut Stream, out: &mut Vec<u8>, patience: &Patience) -> io::Result<()> {
     if out.len() < LARGE_BYTES {
         patience.begin();
         stream.write_all(out).await?;

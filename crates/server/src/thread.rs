@@ -19,6 +19,7 @@ use crate::progress::Progress;
 use crate::purge::Purges;
 use crate::security::Hashing;
 use crate::stats::ThreadStats;
+use crate::stream::Stream;
 use crate::trees::NodeTrees;
 use backends::{Kind, Settings};
 use base::{Clock, Monotonic, Spawn};
@@ -506,7 +507,7 @@ fn welcome(
         Protocol::Pb(connects) => connections.add(common.idle_timeout, |id, about, patience| {
             let (local, identity) = (Rc::clone(local), Arc::clone(&common.identity));
             let connected = connects.begin(patience.now());
-            let served = pb::serve(stream, local, identity, about, patience, id, connected);
+            let served = pb::serve(Stream::plain(stream), local, identity, about, patience, id, connected);
             tokio::task::spawn_local(served).abort_handle()
         }),
         Protocol::Http(ask) => connections.add(common.idle_timeout, |id, about, patience| {
@@ -527,8 +528,15 @@ fn welcome(
                 slow: Arc::clone(&common.slow),
                 peers: common.peers.clone(),
             };
-            tokio::task::spawn_local(http::serve(stream, Rc::clone(local), wide, about, patience, id))
-                .abort_handle()
+            tokio::task::spawn_local(http::serve(
+                Stream::plain(stream),
+                Rc::clone(local),
+                wide,
+                about,
+                patience,
+                id,
+            ))
+            .abort_handle()
         }),
     }
 }

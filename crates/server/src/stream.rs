@@ -1,0 +1,265 @@
+//! A client's connection: a socket, in plaintext or under TLS.
+//!
+//! Both kinds are read when the socket is ready, into the buffer that frames are cut off. Under TLS one read takes at
+//! most [`CIPHER_BYTES`] off the socket, and all plaintext that comes of them goes to the caller at once: nothing that
+//! was decrypted stays behind. Writes are encrypted in pieces of at most [`PLAIN_BYTES_MAX`], and each is sent before
+//! the next.
+//!
+//! Invariant: plaintext that was read before a handshake is never taken for bytes of the encrypted stream: whoever calls
+//! [`Stream::secure`] has nothing left in the input buffer.
+//!
+//! Left out: handshakes on threads of their own, and limits of their number.
+
+use bytes::BytesMut;
+use rustls::ServerConnection;
+use std::future::poll_fn;
+use std::io::{self, BufRead, Write};
+use std::net::SocketAddr;
+use std::task::{Context, Poll, ready};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+/// Ciphertext that is read at a time: a record of TLS, on the stack of the thread.
+const CIPHER_BYTES: usize = 16 << 10;
+
+/// Plaintext that is encrypted at a time, which bounds the memory of a connection whose client takes nothing.
+const PLAIN_BYTES_MAX: usize = 64 << 10;
+
+/// A client's connection.
+pub struct Stream {
+    tcp: TcpStream,
+    /// `None` in plaintext. In a box, since most connections have none.
+    tls: Option<Box<ServerConnection>>,
+}
+
+impl Stream {
+    /// A connection in plaintext.
+    pub fn plain(tcp: TcpStream) -> Stream {
+        Stream { tcp, tls: None }
+    }
+
+    /// Goes on under TLS, whose handshake begins with the next byte.
+    ///
+    /// # Panics
+    /// If it is under TLS already.
+    pub fn secure(&mut self, mut tls: ServerConnection) {
+        assert!(self.tls.is_none(), "a connection is encrypted once");
+        tls.set_buffer_limit(Some(PLAIN_BYTES_MAX));
+        self.tls = Some(Box::new(tls));
+    }
+
+    /// Whether it is under TLS.
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// The state of TLS, once there is one.
+    pub fn tls(&self) -> Option<&ServerConnection> {
+        self.tls.as_deref()
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    /// Has small pieces sent at once.
+    pub fn set_nodelay(&self) -> io::Result<()> {
+        self.tcp.set_nodelay(true)
+    }
+
+    /// The client's address.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.tcp.peer_addr()
+    }
+
+    /// The address that the client has connected to.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Ready once there may be something to read, or the connection has ended.
+    #[inline]
+    pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.tcp.poll_read_ready(context)
+    }
+
+    /// Appends bytes that are there to `input`: how many, 0 at the connection's end.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there are none yet, also if a record of TLS is not complete.
+    #[inline]
+    pub fn try_read_buf(&mut self, input: &mut BytesMut) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.tcp.try_read_buf(input),
+            Some(tls) => try_decrypt(&self.tcp, tls, input),
+        }
+    }
+
+    /// Sends a part of `bytes`: how many.
+    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.tcp.write(bytes).await,
+            Some(tls) => {
+                let taken = tls.writer().write(bytes)?;
+                flush(&self.tcp, tls).await?;
+                Ok(taken)
+            }
+        }
+    }
+
+    /// Sends all of `bytes`.
+    pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.tls.is_none() {
+            return self.tcp.write_all(bytes).await;
+        }
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match self.write(&bytes[sent..]).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                some => sent += some,
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the handshake of TLS. What the client has sent right behind it is appended to `input`.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the client ends the connection before.
+    pub async fn handshake(&mut self, input: &mut BytesMut) -> io::Result<()> {
+        loop {
+            if let Some(tls) = &mut self.tls {
+                flush(&self.tcp, tls).await?;
+            }
+            if !self.is_handshaking() {
+                return Ok(());
+            }
+            self.tcp.readable().await?;
+            match self.try_read_buf(input) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Waits for bytes, and appends them to `input`: how many, 0 at the connection's end.
+    #[cfg(test)]
+    pub async fn read_buf(&mut self, input: &mut BytesMut) -> io::Result<usize> {
+        loop {
+            self.tcp.readable().await?;
+            match self.try_read_buf(input) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+        }
+    }
+
+    /// Says that nothing more comes from this side.
+    pub async fn shutdown(&mut self) -> io::Result<()> {
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+            flush(&self.tcp, tls).await?;
+        }
+        self.tcp.shutdown().await
+    }
+
+    /// Reads bytes off the socket to drop them: how many, 0 at the connection's end. They are not decrypted.
+    pub async fn discard(&mut self, scratch: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|context| {
+            loop {
+                ready!(self.tcp.poll_read_ready(context))?;
+                match self.tcp.try_read(scratch) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    read => return Poll::Ready(read),
+                }
+            }
+        })
+        .await
+    }
+}
+
+/// Reads once off the socket, and again while that makes no plaintext: a handshake, or a record that is not complete.
+fn try_decrypt(tcp: &TcpStream, tls: &mut ServerConnection, input: &mut BytesMut) -> io::Result<usize> {
+    let mut cipher = [0; CIPHER_BYTES];
+    loop {
+        let read = tcp.try_read(&mut cipher)?;
+        if read == 0 {
+            return Ok(0);
+        }
+        let was_handshaking = tls.is_handshaking();
+        let before = input.len();
+        let goes_on = decrypt(tcp, tls, &cipher[..read], input)?;
+        let got = input.len() - before;
+        if got > 0 || !goes_on {
+            return Ok(got);
+        }
+        if was_handshaking {
+            // The caller has something to send, or waits for more.
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+    }
+}
+
+/// Decrypts `cipher` to the end of `input`. False once the client has ended its side.
+fn decrypt(
+    tcp: &TcpStream,
+    tls: &mut ServerConnection,
+    mut cipher: &[u8],
+    input: &mut BytesMut,
+) -> io::Result<bool> {
+    while !cipher.is_empty() {
+        if tls.read_tls(&mut cipher)? == 0 {
+            return Ok(false);
+        }
+        let state = tls.process_new_packets().map_err(|error| {
+            // The client is told why, if that can be had without waiting.
+            tls.write_tls(&mut Socket(tcp)).ok();
+            io::Error::new(io::ErrorKind::InvalidData, error)
+        })?;
+        let has_ended = state.peer_has_closed();
+        let mut left = state.plaintext_bytes_to_read();
+        input.reserve(left);
+        while left > 0 {
+            let mut reader = tls.reader();
+            let chunk = reader.fill_buf()?;
+            let len = chunk.len();
+            input.extend_from_slice(chunk);
+            reader.consume(len);
+            left -= len;
+        }
+        if has_ended {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Sends what TLS has encrypted, as the socket takes it.
+async fn flush(tcp: &TcpStream, tls: &mut ServerConnection) -> io::Result<()> {
+    while tls.wants_write() {
+        match tls.write_tls(&mut Socket(tcp)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => tcp.writable().await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// A socket that is not waited for.
+struct Socket<'a>(&'a TcpStream);
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(pieces)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
