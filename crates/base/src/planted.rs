@@ -219,6 +219,16 @@ pub enum Planted {
     GroupCycleHangs,
     /// An empty password is verified like any other.
     EmptyPasswordAccepted,
+    /// Plaintext that came behind STARTTLS is taken for bytes of the encrypted stream.
+    StartTlsPlaintextKept,
+    /// A connection from before security was on stays without a login.
+    OpenConnectionStaysTrusted,
+    /// A connection with a login keeps the policy of its login.
+    RevokeUnseen,
+    /// The permissions of a fold are not asked for.
+    RouteWithoutPermission,
+    /// A cached login holds for each credential of its user.
+    CacheSurvivesPasswordChange,
 }
 
 thread_local! {

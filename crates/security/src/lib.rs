@@ -4,14 +4,15 @@
 //! * [`Slots`]: all records, within [`POLICY_BYTES_MAX`].
 //! * [`Policy`]: the records, compiled; immutable, with a version. It decides on logins and permissions, and explains.
 //! * [`Needs`]: the permissions that a request needs. The tables of them are where requests are decoded, in `node`.
+//! * [`Access`]: the rights of one connection, by the policy in force and the user that has logged in.
 //! * [`Command`]: the words of `riak-admin security`, as changes of records.
 //!
 //! Invariants: no input makes [`Slot::read`] panic, or take memory that the bytes do not back. A missing record,
 //! and a record that names a missing one, gives no permission.
 //!
-//! The crate has no network, no disk and no clock, and it computes no password hash. The doors of a node do not ask for
-//! a login yet.
+//! The crate has no network, no disk and no clock, and it computes no password hash.
 
+mod access;
 mod certificate;
 mod codec;
 mod command;
@@ -24,12 +25,13 @@ mod slot;
 mod slots;
 mod source;
 
+pub use self::access::{Access, Denied};
 pub use self::certificate::{Attribute, common_name};
 pub use self::codec::SLOT_VERSION;
 pub use self::command::{Cell, Command, CommandError, Print, Settable, Table, View};
 pub use self::credential::{Credential, PBKDF2_ROUNDS_MAX, VERIFIER_BYTES_MAX};
 pub use self::name::{NAME_BYTES_MAX, Name, NameError};
-pub use self::needs::Needs;
+pub use self::needs::{KeptNeeds, Needs};
 pub use self::permission::{Permission, Permissions};
 pub use self::policy::{
     EFFECTIVE_GROUPS_MAX, Explanation, GROUP_DEPTH_MAX, Login, Offer, Policy, Refusal, UserId,

@@ -2,7 +2,7 @@
 
 use crate::permission::{Permission, Permissions};
 use crate::policy::{Explanation, Policy, UserId};
-use crate::slot::Target;
+use crate::slot::{Resource, Target};
 
 /// The needs of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,34 @@ impl<'a> Needs<'a> {
                 Needs::All(permissions.with(permission.into()), target)
             }
             needs => needs,
+        }
+    }
+}
+
+/// The needs of a request under way, without a part of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeptNeeds {
+    /// A login at most.
+    Login,
+    /// All of these permissions on the resource.
+    All(Permissions, Resource),
+}
+
+impl From<Needs<'_>> for KeptNeeds {
+    fn from(needs: Needs<'_>) -> KeptNeeds {
+        match needs {
+            Needs::Nothing | Needs::Login => KeptNeeds::Login,
+            Needs::All(permissions, target) => KeptNeeds::All(permissions, target.resource()),
+        }
+    }
+}
+
+impl KeptNeeds {
+    /// The needs.
+    pub fn needs(&self) -> Needs<'_> {
+        match self {
+            KeptNeeds::Login => Needs::Login,
+            KeptNeeds::All(permissions, resource) => Needs::All(*permissions, resource.target()),
         }
     }
 }

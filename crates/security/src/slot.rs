@@ -171,6 +171,18 @@ impl Resource {
     }
 }
 
+impl Target<'_> {
+    /// The resource of this target alone.
+    pub fn resource(self) -> Resource {
+        let copy = Bytes::copy_from_slice;
+        match self {
+            Target::Any => Resource::Any,
+            Target::Type(bucket_type) => Resource::Type(copy(bucket_type)),
+            Target::Bucket(bucket_type, bucket) => Resource::Bucket(copy(bucket_type), copy(bucket)),
+        }
+    }
+}
+
 /// As in Riak's texts: `any`, `T`, `T/B`.
 impl fmt::Display for Target<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

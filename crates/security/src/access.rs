@@ -1,0 +1,241 @@
+//! The rights of one connection: the policy that it goes by, and the user that has logged in.
+//!
+//! 1. A connection begins with the policy in force, in plaintext and without a user.
+//! 2. [`Access::renew`] gives it a newer policy, and looks its user up anew. A user that is gone is no user any more.
+//! 3. [`Access::admits`] decides before a request is decoded, [`Access::check`] once its needs are known.
+//!
+//! Invariant: with [`Mode::On`], no request passes without TLS, a user of the policy in hand, and the grants that it
+//! needs. With [`Mode::Permissive`] each passes, and those that would not are counted.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::needs::Needs;
+use crate::policy::{Explanation, Policy, UserId};
+use crate::slot::Mode;
+
+/// The rights of one connection. The default is a connection that nobody guards.
+#[derive(Debug, Default)]
+pub struct Access {
+    /// `None` stands for a policy without records.
+    policy: Option<Arc<Policy>>,
+    mode: Mode,
+    is_secure: bool,
+    /// The name that was proved.
+    name: Option<Box<[u8]>>,
+    /// Its user in this policy.
+    user: Option<UserId>,
+    /// Requests that [`Mode::On`] would have refused, until they are taken.
+    would_refuse: u64,
+}
+
+/// Why a request is refused. The text is Riak's for protocol buffers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// The connection is in plaintext.
+    Plaintext,
+    /// Nobody has logged in, or the user is gone.
+    NoLogin,
+    /// The user has not the permission.
+    Missing(Explanation),
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Denied::Plaintext => f.write_str("Security is enabled, please STARTTLS first"),
+            Denied::NoLogin => f.write_str("Security is enabled, please authenticate first"),
+            Denied::Missing(why) => write!(f, "{why}"),
+        }
+    }
+}
+
+impl Access {
+    /// The version of its policy; 0 without one.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.policy.as_ref().map_or(0, |policy| policy.version())
+    }
+
+    /// How far security is in force.
+    #[inline]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The policy in hand; `None` stands for one without records.
+    pub fn policy(&self) -> Option<&Arc<Policy>> {
+        self.policy.as_ref()
+    }
+
+    /// Goes by a newer policy.
+    pub fn renew(&mut self, policy: Arc<Policy>) {
+        if base::planted!(RevokeUnseen) && self.name.is_some() {
+            return;
+        }
+        if base::planted!(OpenConnectionStaysTrusted) && self.policy.is_some() && self.mode == Mode::Off {
+            return;
+        }
+        self.mode = policy.settings().mode;
+        self.user = self.name.as_ref().and_then(|name| policy.user(name));
+        self.policy = Some(policy);
+    }
+
+    /// The connection is under TLS now.
+    pub fn secure(&mut self) {
+        self.is_secure = true;
+    }
+
+    /// Whether the connection is under TLS.
+    pub fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+
+    /// The client has proved to be the user of a name.
+    pub fn log_in(&mut self, name: &[u8]) {
+        self.user = self.policy.as_ref().and_then(|policy| policy.user(name));
+        self.name = Some(name.into());
+    }
+
+    /// Nobody is logged in any more.
+    pub fn log_out(&mut self) {
+        (self.name, self.user) = (None, None);
+    }
+
+    /// Whether a user of the policy in hand has logged in.
+    pub fn has_user(&self) -> bool {
+        self.user.is_some()
+    }
+
+    /// Whether a request is looked at, whatever it is.
+    ///
+    /// # Errors
+    /// What is missing, with [`Mode::On`] alone.
+    #[inline]
+    pub fn admits(&self) -> Result<(), Denied> {
+        if self.mode == Mode::On { self.entitled().map(drop) } else { Ok(()) }
+    }
+
+    /// Whether a request with these needs passes. One that passes in [`Mode::Permissive`] alone is counted.
+    ///
+    /// # Errors
+    /// What is missing, with [`Mode::On`] alone.
+    #[inline]
+    pub fn check(&mut self, needs: Needs<'_>) -> Result<(), Denied> {
+        match self.mode {
+            Mode::Off => Ok(()),
+            Mode::On => self.decide(needs),
+            Mode::Permissive => {
+                self.would_refuse += u64::from(self.decide(needs).is_err());
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the number of requests that [`Mode::On`] would have refused since the last call.
+    pub fn take_would_refuse(&mut self) -> u64 {
+        std::mem::take(&mut self.would_refuse)
+    }
+
+    fn decide(&self, needs: Needs<'_>) -> Result<(), Denied> {
+        if needs == Needs::Nothing {
+            return Ok(());
+        }
+        let (policy, user) = self.entitled()?;
+        policy.missing(user, needs).map_or(Ok(()), |why| Err(Denied::Missing(why)))
+    }
+
+    fn entitled(&self) -> Result<(&Policy, UserId), Denied> {
+        if !self.is_secure {
+            return Err(Denied::Plaintext);
+        }
+        self.policy.as_deref().zip(self.user).ok_or(Denied::NoLogin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Command, Permission, Slots, Target};
+
+    /// The policy that commands make.
+    fn policy(version: u64, lines: &[&str]) -> Arc<Policy> {
+        let mut slots = Slots::default();
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            let changes = Command::parse(&words).unwrap().plan(&slots, None).unwrap();
+            slots.apply(&changes).unwrap();
+        }
+        Arc::new(Policy::compile(&slots, version))
+    }
+
+    const ALICE_GETS: [&str; 3] = ["add-user alice", "grant riak_kv.get on any to alice", "enable"];
+
+    fn get() -> Needs<'static> {
+        Needs::of([Permission::Get], Target::Bucket(b"t", b"b"))
+    }
+
+    #[test]
+    fn a_connection_needs_tls_and_a_user_and_a_grant() {
+        let mut access = Access::default();
+        assert_eq!((access.admits(), access.check(get())), (Ok(()), Ok(())));
+        access.renew(policy(1, &ALICE_GETS));
+        assert_eq!((access.admits(), access.check(get())), (Err(Denied::Plaintext), Err(Denied::Plaintext)));
+        assert_eq!(access.check(Needs::Nothing), Ok(()));
+        access.secure();
+        assert_eq!(
+            (access.admits(), access.check(Needs::Login)),
+            (Err(Denied::NoLogin), Err(Denied::NoLogin))
+        );
+        access.log_in(b"bob");
+        assert_eq!(access.admits(), Err(Denied::NoLogin), "there is no bob");
+        access.log_in(b"alice");
+        assert_eq!((access.admits(), access.check(get())), (Ok(()), Ok(())));
+        let put = access.check(Needs::of([Permission::Put], Target::Bucket(b"t", b"b"))).unwrap_err();
+        assert_eq!(put.to_string(), "Permission denied: User 'alice' does not have 'riak_kv.put' on t/b");
+    }
+
+    #[test]
+    fn a_newer_policy_holds_for_open_connections() {
+        let mut access = Access::default();
+        access.renew(policy(1, &["add-user alice"]));
+        assert_eq!(access.check(get()), Ok(()), "security is off");
+        access.renew(policy(2, &ALICE_GETS));
+        assert_eq!(access.admits(), Err(Denied::Plaintext), "a connection from before");
+        access.secure();
+        access.log_in(b"alice");
+        assert_eq!(access.check(get()), Ok(()));
+        access.renew(policy(3, &["add-user alice", "enable"]));
+        assert!(matches!(access.check(get()), Err(Denied::Missing(_))));
+        access.renew(policy(4, &["enable"]));
+        assert_eq!(access.admits(), Err(Denied::NoLogin), "the user is gone");
+        access.renew(policy(5, &ALICE_GETS));
+        assert_eq!(access.check(get()), Ok(()), "the user is there again");
+    }
+
+    #[test]
+    fn permissive_lets_in_and_counts() {
+        let mut access = Access::default();
+        access.renew(policy(1, &["add-user alice", "grant riak_kv.get on any to alice", "permissive"]));
+        assert_eq!((access.admits(), access.check(get())), (Ok(()), Ok(())));
+        assert_eq!((access.take_would_refuse(), access.take_would_refuse()), (1, 0));
+        access.secure();
+        access.log_in(b"alice");
+        assert_eq!((access.check(get()), access.take_would_refuse()), (Ok(()), 0));
+        assert_eq!(access.check(Needs::of([Permission::Fold], Target::Any)), Ok(()));
+        assert_eq!(access.take_would_refuse(), 1);
+    }
+
+    /// `cargo test -p security --features planted --lib planted`
+    #[cfg(feature = "planted")]
+    #[test]
+    fn planted_bugs_of_open_connections_are_caught() {
+        use base::planted::{Planted, plant};
+        for bug in [Planted::OpenConnectionStaysTrusted, Planted::RevokeUnseen] {
+            plant(Some(bug));
+            let told = std::panic::catch_unwind(a_newer_policy_holds_for_open_connections);
+            plant(None);
+            assert!(told.is_err(), "{bug:?} is not caught");
+        }
+    }
+}
