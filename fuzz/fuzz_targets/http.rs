@@ -18,6 +18,7 @@ fuzz_target!(|input: (u16, &[u8])| {
                 Incoming::Wait(_) => break,
                 Incoming::Close => return assert!(!out.is_empty()),
                 Incoming::Answered => assert!(!out.is_empty()),
+                Incoming::Login(_) => session.on_login(None, 1_795_263_371, &mut out),
                 Incoming::Question(_) => session.answer(200, "a/b", b"", &mut out),
                 Incoming::Request(kv::Request::Get(_)) => {
                     let answer = Response::NotFound { deleted_context: None };

@@ -211,6 +211,7 @@ impl Session {
                 http::Incoming::Wait(_) => return Step::Wait,
                 http::Incoming::Close => return Step::Close,
                 http::Incoming::Answered => {}
+                http::Incoming::Login(_) => session.on_login(None, NOW, out),
                 http::Incoming::Question(_) => session.answer(200, "a/b", b"", out),
                 http::Incoming::Request(request) => {
                     let mut next = Some(request);
@@ -223,6 +224,8 @@ impl Session {
                 riak::Incoming::Wait => return Step::Wait,
                 riak::Incoming::Close => return Step::Close,
                 riak::Incoming::Answered => {}
+                riak::Incoming::StartTls => session.on_secure(),
+                riak::Incoming::Login(_) => session.on_login(None, out),
                 riak::Incoming::Request(request) => session.respond(answer(&request, rng), out),
             },
         }

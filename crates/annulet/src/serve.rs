@@ -151,6 +151,9 @@ fn banner(loaded: &Loaded, started: &Started, shows_options: bool) -> String {
         ("HTTP", format!("{}  (objects, /stats, administration)", started.http)),
         ("data", format!("{}  ({})", absolute(started), opening(started))),
     ];
+    if let Some(https) = started.https {
+        rows.insert(2, ("HTTPS", format!("{https}  (the same under TLS)")));
+    }
     if let Some(peers) = started.peers {
         rows.push(("peers", format!("{peers}  (a cluster of {})", plural::len(started.members, "node"))));
         if started.is_joining {

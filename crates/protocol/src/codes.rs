@@ -68,6 +68,8 @@ codes! {
     FOLD_LIST_BUCKETS_RESP = 224, Response, "RpbAaeFoldListBucketsResp";
     FOLD_REAP_REQ = 230, Request, "RpbAaeFoldReapTombsReq";
     FOLD_ERASE_REQ = 231, Request, "RpbAaeFoldEraseKeysReq";
+    AUTH_REQ = 253, Request, "RpbAuthReq";
+    AUTH_RESP = 254, Response, "RpbAuthResp";
     START_TLS = 255, Request, "RpbStartTls";
 }
 

@@ -34,6 +34,8 @@ pub const TOO_MANY_FAILS: &str = "too_many_fails";
 pub const STREAM_IN_PROGRESS: &str = "Cannot send another request while one is in progress";
 /// TLS was asked for where there is none.
 pub const NO_START_TLS: &str = "Security not enabled; STARTTLS not allowed.";
+/// A login is refused, for whatever reason.
+pub const AUTHENTICATION_FAILED: &str = "Authentication failed";
 /// An answer would not fit a frame.
 pub const RESPONSE_TOO_LARGE: &str = "response too large";
 

@@ -56,6 +56,8 @@ pub enum Request {
     FoldNVal(u8, FoldNValReq),
     /// Go through a bucket, under this code.
     FoldRange(u8, FoldRangeReq),
+    /// This user logs in.
+    Auth(AuthReq),
     /// Go on under TLS.
     StartTls,
 }
@@ -114,6 +116,7 @@ impl Request {
             codes::FOLD_REAP_REQ | codes::FOLD_ERASE_REQ => {
                 Request::FoldRange(code, message(&shape::FOLD_CHANGE, body)?)
             }
+            codes::AUTH_REQ => Request::Auth(message(&shape::AUTH, body)?),
             codes::START_TLS => empty(Request::StartTls, &body)?,
             // An answer's code is no request's, as any other that nobody serves.
             _ => return Err(DecodeError::UnknownCode(code)),
@@ -142,6 +145,7 @@ impl Request {
             Request::SetBucketType(_) => codes::SET_BUCKET_TYPE_REQ,
             Request::GetPreflist(_) => codes::GET_PREFLIST_REQ,
             Request::FoldNVal(code, _) | Request::FoldRange(code, _) => *code,
+            Request::Auth(_) => codes::AUTH_REQ,
             Request::StartTls => codes::START_TLS,
         }
     }
@@ -164,6 +168,7 @@ impl Request {
             Request::GetPreflist(m) => put_message(out, self.code(), m),
             Request::FoldNVal(_, m) => put_message(out, self.code(), m),
             Request::FoldRange(_, m) => put_message(out, self.code(), m),
+            Request::Auth(m) => put_message(out, self.code(), m),
             Request::Ping | Request::GetClientId | Request::GetServerInfo | Request::StartTls => {
                 put_message(out, self.code(), &());
             }
@@ -191,6 +196,7 @@ impl Request {
             | Request::GetClientId
             | Request::SetClientId(_)
             | Request::GetServerInfo
+            | Request::Auth(_)
             | Request::StartTls => (None, None, None),
         }
     }

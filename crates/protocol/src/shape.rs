@@ -41,6 +41,7 @@ const PROPS: Shape =
 
 pub(crate) const EMPTY: Shape = shape("a request without fields", &[], &[]);
 pub(crate) const SET_CLIENT_ID: Shape = shape("RpbSetClientIdReq", &[1], &[]);
+pub(crate) const AUTH: Shape = shape("RpbAuthReq", &[1, 2], &[]);
 pub(crate) const GET: Shape = shape("RpbGetReq", &[1, 2], &[]);
 pub(crate) const PUT: Shape = shape("RpbPutReq", &[1, 4], &[(4, &CONTENT)]);
 pub(crate) const DEL: Shape = shape("RpbDelReq", &[1, 2], &[]);

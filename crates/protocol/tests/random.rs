@@ -126,6 +126,7 @@ fn request() -> impl Strategy<Value = Request> {
         Just(Request::GetClientId),
         Just(Request::GetServerInfo),
         Just(Request::StartTls),
+        (bytes(), bytes()).prop_map(|(user, password)| Request::Auth(AuthReq { user, password })),
         bytes().prop_map(|client_id| Request::SetClientId(SetClientIdReq { client_id })),
         (of(any::<u32>()), of(any::<bool>()), of(name())).prop_map(|(timeout, stream, bucket_type)| {
             Request::ListBuckets(ListBucketsReq { timeout, stream, bucket_type })

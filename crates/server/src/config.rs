@@ -8,6 +8,7 @@
 //! worse than a node that does not start; an unknown `ANNULET_` variable is only warned of, for it may be meant for
 //! another program. Each layer is text until the type of the option reads it, so all layers take the same texts.
 
+mod client_tls;
 mod cluster;
 mod settings;
 #[cfg(test)]
@@ -147,11 +148,13 @@ impl Config {
             loaded.set(at, &text, Origin::Flag(format!("--{}", SETTINGS[at].flag())))?;
         }
 
-        // The options of a cluster must fit together, wherever each of them comes from.
-        loaded.config.cluster().map_err(|(name, what)| {
+        // The options of a cluster, and those of TLS, must fit together, wherever each of them comes from.
+        let alone = |(name, what)| {
             let at = index_of(name).expect("it is one of the settings");
             ConfigError::of_option(name, &loaded.origins[at], what)
-        })?;
+        };
+        loaded.config.cluster().map_err(alone)?;
+        loaded.config.client_tls().map_err(alone)?;
         Ok(loaded)
     }
 }

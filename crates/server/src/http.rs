@@ -2,6 +2,8 @@
 //!
 //! A client has [`FIRST_MAX`] for its first byte, [`pace::HEAD_MAX`](crate::pace::HEAD_MAX) for a head, a least rate
 //! for a body, and is told 408 when it fails; between two requests it may be idle as long as any other.
+//!
+//! The door of HTTPS is the same under TLS. With security each request logs in, before its body is read.
 
 use crate::audit;
 use crate::backup::Backups;
@@ -18,7 +20,7 @@ use crate::pace::{Pace, Sending};
 use crate::pb::{hang_up, send, skip};
 use crate::peer::Peers;
 use crate::purge::Purges;
-use crate::security::{self, Hashing};
+use crate::security::{DoorGuard, Hashing, Verdict, answer as answer_security, certified_name};
 use crate::slow;
 use crate::stats::Stats;
 use crate::stream::Stream;
@@ -30,9 +32,10 @@ use base::budget::LARGE_BYTES;
 use bytes::Bytes;
 use figures::Format;
 use node::SlowRequests;
-use node::http::{ClusterPage, HostNames, Incoming, Question, Session};
+use node::http::{Claim, ClusterPage, HostNames, Incoming, Question, Session};
 use os::Address;
 use protocol::http::Waits;
+use security::Denied;
 use serde::Serialize;
 use std::future::Future;
 use std::io;
@@ -74,6 +77,10 @@ pub struct Wide {
     pub has_births: bool,
     /// The names that it is asked by.
     pub hosts: Arc<HostNames>,
+    /// The guard of the doors.
+    pub(crate) guard: Arc<DoorGuard>,
+    /// Whether this is the door of HTTPS.
+    pub is_https: bool,
     /// Where it serves HTTP.
     pub http: Address,
     /// The wait of a stop for balancers.
@@ -125,11 +132,17 @@ async fn converse(
     let mut held = Held::new(about);
     let mut input = Input::new();
     let mut out = Vec::new();
+    if wide.is_https {
+        wide.guard.secure(stream, &mut input.bytes, patience).await?;
+        session.secure(stream.tls().and_then(certified_name));
+    }
     let mut pace = Pace::new(patience.now() + FIRST_MAX);
     let (mut got, mut is_first) = (0, true);
     let mut goes_with_others = false;
     loop {
         session.leaving(wide.membership.is_leaving());
+        // Nothing is under way that a newer policy could end.
+        renew(&mut session, &wide.guard).ok();
         let answered = out.len();
         match session.receive(patience.seconds(), &mut input.bytes, &mut out) {
             Incoming::Wait(waits) => {
@@ -187,6 +200,10 @@ async fn converse(
                 continue;
             }
             Incoming::Answered => {}
+            Incoming::Login(claim) => {
+                log_in(stream, &mut session, &claim, (&wide.guard, patience), &mut out).await?;
+                continue;
+            }
             Incoming::Close => {
                 note_change(&mut session, from, out.get(answered..));
                 send(stream, &mut out, patience).await?;
@@ -208,7 +225,7 @@ async fn converse(
                 // It is noted with its words, if it is a change.
                 session.take_change();
                 let asked = (&wide.membership, &wide.hashing);
-                tell(&security::answer(&body, asked, from).await, &mut session, &mut out);
+                tell(&answer_security(&body, asked, from).await, &mut session, &mut out);
             }
             Incoming::Question(question) => {
                 if let Question::Cluster(ClusterPage::Plan | ClusterPage::Stage, _) = &question {
@@ -225,16 +242,48 @@ async fn converse(
                 }
                 input.part();
                 let sink = Sink { stream, out: &mut out, unsent: &mut unsent, about, patience };
-                goes_with_others = serve_request(request, &mut session, local, sink).await?;
+                goes_with_others = serve_request(request, &mut session, (local, &wide.guard), sink).await?;
             }
         }
         is_first = false;
         note_change(&mut session, from, out.get(answered..));
+        wide.guard.count_would_refuse(session.take_would_refuse());
         if out.len() >= OUTPUT_BYTES_MAX {
             send(stream, &mut out, patience).await?;
             unsent.end();
         }
     }
+}
+
+/// Has the connection go by the policy in force.
+///
+/// # Errors
+/// The request under way is not allowed any more.
+#[inline]
+fn renew(session: &mut Session, guard: &DoorGuard) -> Result<(), Denied> {
+    match guard.newer_than(session.access().version()) {
+        Some(policy) => session.renew(policy),
+        None => Ok(()),
+    }
+}
+
+/// Verifies the login of a request. The address is that of the connection: a header can name any.
+async fn log_in(
+    stream: &Stream,
+    session: &mut Session,
+    claim: &Claim,
+    (guard, patience): (&DoorGuard, &Patience),
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let address = stream.peer_addr()?.ip();
+    let policy = session.access().policy().cloned();
+    let proof = (&claim.user[..], claim.password.as_deref());
+    match guard.log_in(policy.as_ref(), proof, stream, address).await {
+        Verdict::Accepted => session.on_login(Some(&claim.user), patience.seconds(), out),
+        Verdict::Refused => session.on_login(None, patience.seconds(), out),
+        Verdict::Busy => session.refuse_for_now(patience.seconds(), out),
+    }
+    Ok(())
 }
 
 /// Notes the change that a request asked for, once it is answered.
@@ -265,13 +314,22 @@ async fn refuses_activation(request: &kv::Request, local: &Local, wide: &Wide) -
 async fn serve_request(
     request: kv::Request,
     session: &mut Session,
-    local: &Local,
+    (local, guard): (&Local, &DoorGuard),
     sink: Sink<'_>,
 ) -> io::Result<bool> {
     let Sink { stream, out, unsent, about, patience } = sink;
     let mut answers = local.ask(request);
+    let mut has_begun = false;
     loop {
         let (mut result, more) = answers.next().await;
+        if let Err(denied) = renew(session, guard) {
+            if has_begun {
+                // Without its end, an answer is not taken for a whole one.
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, denied.to_string()));
+            }
+            session.deny(denied, out);
+            return Ok(answers.came_by_turn());
+        }
         let goes_on = unsent.begin(&mut result, &about.budgets().answers) && more;
         if let Some(request) = session.respond(result, out) {
             answers = local.ask(request);
@@ -280,6 +338,7 @@ async fn serve_request(
         if !goes_on {
             return Ok(answers.came_by_turn());
         }
+        has_begun = true;
         send(stream, out, patience).await?;
         unsent.end();
         answers.proceed();

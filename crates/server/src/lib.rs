@@ -14,7 +14,7 @@
 //!   `purge.rs`: tombstones and objects that operators have removed.
 //! * `memory/`: how much memory the node may use and how that is divided. `unsent.rs`: answers that clients have not
 //!   taken.
-//! * `security/`: the policy in force, and hashes of passwords. The doors do not ask them yet.
+//! * `security/`: the policy in force, the guard of the doors, logins, and hashes of passwords.
 //! * `progress.rs`: the stages of a node, for its supervisor.
 //! * `levels.rs`: levels of the log. `audit.rs`: changes of operators.
 //! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. `targets.rs`: where that finds the members.
@@ -52,7 +52,6 @@ mod serve;
 mod slow;
 mod stats;
 mod store_figures;
-#[allow(dead_code, reason = "no door speaks TLS yet")]
 mod stream;
 mod system;
 mod targets;

@@ -3,18 +3,24 @@
 //! One task each: read, take frames off the input, ask the shard, write. Answers that are ready are written
 //! together before the next read. A connection whose client neither sends nor takes anything for the idle time
 //! is closed, and so is one that trickles a frame ([`crate::pace`]).
+//!
+//! A client may go on under TLS, and log in. Before each message the connection takes the policy in force; a listing
+//! that it does not allow any more ends with its next piece.
 
 use crate::connections::{Connections, Held, Patience, Read};
 use crate::connects::Connected;
 use crate::input::Input;
 use crate::local::Local;
 use crate::pace::{Pace, Sending};
+use crate::security::{DoorGuard, Verdict};
 use crate::stream::Stream;
 use crate::unsent::Unsent;
 use base::Monotonic;
 use base::budget::LARGE_BYTES;
 use bytes::Buf;
 use node::riak::{Identity, Incoming, Session};
+use protocol::messages::AuthReq;
+use security::Denied;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -47,14 +53,14 @@ const OUTPUT_BYTES_KEPT: usize = 8 << 10;
 pub async fn serve(
     mut stream: Stream,
     local: Rc<Local>,
-    identity: Arc<Identity>,
+    (identity, guard): (Arc<Identity>, Arc<DoorGuard>),
     about: Rc<Connections>,
     patience: Patience,
     id: u64,
     _connected: Connected,
 ) {
     // Whatever ends a connection ends only that connection; what it had asked for is dropped with it.
-    let ended = converse(&mut stream, &local, identity, &about, &patience).await;
+    let ended = converse(&mut stream, &local, (identity, &guard), &about, &patience).await;
     if let Err(error) = ended {
         tracing::debug!(connection = id, %error, "connection ended");
     }
@@ -64,13 +70,14 @@ pub async fn serve(
 async fn converse(
     stream: &mut Stream,
     local: &Local,
-    identity: Arc<Identity>,
+    (identity, guard): (Arc<Identity>, &DoorGuard),
     about: &Rc<Connections>,
     patience: &Patience,
 ) -> io::Result<()> {
     stream.set_nodelay()?;
     let mut session = Session::new(identity);
     session.bound(about.request_max());
+    session.offer_tls(guard.has_tls());
     let mut unsent = Unsent::default();
     let mut held = Held::new(about);
     let mut input = Input::new();
@@ -79,6 +86,8 @@ async fn converse(
     let mut got = 0;
     let mut goes_with_others = false;
     loop {
+        // Nothing is under way that a newer policy could end.
+        renew(&mut session, guard).ok();
         match session.receive(&mut input.bytes, &mut out) {
             Incoming::Wait => {
                 if !out.is_empty() {
@@ -121,6 +130,12 @@ async fn converse(
                 }
             }
             Incoming::Answered => {}
+            Incoming::StartTls => {
+                send(stream, &mut out, patience).await?;
+                guard.secure(stream, &mut input.bytes, patience).await?;
+                session.on_secure();
+            }
+            Incoming::Login(login) => log_in(stream, &mut session, &login, guard, &mut out).await?,
             Incoming::Close => {
                 send(stream, &mut out, patience).await?;
                 return hang_up(stream, patience).await;
@@ -130,6 +145,10 @@ async fn converse(
                 let mut answers = local.ask(request);
                 loop {
                     let (mut result, more) = answers.next().await;
+                    if let Err(denied) = renew(&mut session, guard) {
+                        session.deny(&denied, &mut out);
+                        break;
+                    }
                     let goes_on = unsent.begin(&mut result, &about.budgets().answers) && more;
                     let is_refused = matches!(result, Err(kv::Error::Overload));
                     goes_with_others = is_refused || answers.came_by_turn();
@@ -143,11 +162,43 @@ async fn converse(
                 }
             }
         }
+        guard.count_would_refuse(session.take_would_refuse());
         if out.len() >= OUTPUT_BYTES_MAX {
             send(stream, &mut out, patience).await?;
             unsent.end();
         }
     }
+}
+
+/// Has the connection go by the policy in force.
+///
+/// # Errors
+/// The request under way is not allowed any more.
+#[inline]
+fn renew(session: &mut Session, guard: &DoorGuard) -> Result<(), Denied> {
+    match guard.newer_than(session.access().version()) {
+        Some(policy) => session.renew(policy),
+        None => Ok(()),
+    }
+}
+
+/// Verifies a login, and answers it.
+async fn log_in(
+    stream: &Stream,
+    session: &mut Session,
+    login: &AuthReq,
+    guard: &DoorGuard,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let address = stream.peer_addr()?.ip();
+    let policy = session.access().policy().cloned();
+    let proof = (&login.user[..], Some(&login.password[..]));
+    match guard.log_in(policy.as_ref(), proof, stream, address).await {
+        Verdict::Accepted => session.on_login(Some(&login.user), out),
+        Verdict::Refused => session.on_login(None, out),
+        Verdict::Busy => protocol::response::error(out, protocol::errors::OVERLOAD),
+    }
+    Ok(())
 }
 
 /// Reads and drops the next `left` bytes, those in `input` first: a request that was refused. Whether the connection

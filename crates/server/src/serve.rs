@@ -21,10 +21,10 @@ use crate::membership::{self, End, Entering, Part};
 use crate::memory::{MEMORY_MIN, MemoryBudgets, MemoryLimit, MemoryPlan, SHARD_MEMORY_MIN, memory_limit};
 use crate::peer::{self, Arrived, Doors, Peers, Tls};
 use crate::progress::{Progress, Stage};
-use crate::security::{Hashing, Policies};
+use crate::security::{ClientTls, DoorGuard, Hashing, Policies, check_apart};
 use crate::stats::{Stats, ThreadStats};
 use crate::system::DiskSpace;
-use crate::thread::{self, Common, LISTENERS_OF_SHARD, Lines, Listeners};
+use crate::thread::{self, Common, Lines, Listeners};
 use crate::trees::NodeTrees;
 use base::Rng;
 use engine::store::{OpenReport, Resources};
@@ -36,7 +36,7 @@ use node::riak::{Identity, RIAK_VERSION};
 use node::store::TypeBackends;
 use node::store::founding::{self, Founding};
 use node::{FoundBirth, GROUPS, INDEXING, Layout, ShardId, SlowRequests, layout};
-use os::{OsDisk, OsRng};
+use os::{Address, OsDisk, OsRng};
 use ring::{MemberState, RingSize};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -65,6 +65,8 @@ pub struct Started {
     pub pb: SocketAddr,
     /// Where HTTP is served.
     pub http: SocketAddr,
+    /// Where HTTPS is served, if it is.
+    pub https: Option<SocketAddr>,
     /// Where this node listens to the others; `None` for a node alone.
     pub peers: Option<SocketAddr>,
     /// How many members the cluster has, as far as this one has heard.
@@ -97,6 +99,8 @@ pub fn serve(
     }
     let cluster = config.cluster().map_err(|(name, what)| Error::Options(name, what))?;
     let tls = cluster.as_ref().map(|it| Tls::load(&it.ca, &it.cert, &it.key, &config.name)).transpose()?;
+    let policies = Arc::new(Policies::new());
+    let guard = door_guard(&config, cluster.as_ref(), &policies)?;
     let founding = find_founding(&config)?;
     config.backend = Some(founding.backend);
     config.type_backends = Some(founding.types.clone());
@@ -110,7 +114,10 @@ pub fn serve(
     let http_listeners = listen("http_listen", &config.http_listen, layout.shards.into())?;
     let pb = bound("pb_listen", &config.pb_listen, &pb_listeners[0])?;
     let http = bound("http_listen", &config.http_listen, &http_listeners[0])?;
-    let hosts = http_hosts(&config, http);
+    let https_listeners = listen_https(&config, layout.shards.into())?;
+    let https = https_listeners.as_ref().map(|(address, _)| *address);
+    let hosts = (http_hosts(&config, &config.http_listen, http), https_hosts(&config, https));
+    config.https_listen = https.map(Into::into);
     // A program that asks for any port is told which: by the banner, and by the options in force.
     (config.pb_listen, config.http_listen) = (pb.into(), http.into());
     let (peers, address_of_peers) = match &cluster {
@@ -135,7 +142,6 @@ pub fn serve(
     let (is_new, owner) = (owner.is_none(), owner.unwrap_or_else(|| entered.owner()));
     // 0 is for no process in particular.
     let life = OsRng::new().next_u64().max(1);
-    let policies = Arc::new(Policies::new());
     let part = Part::open(entered, &config.data, life, &membership, &policies)?;
     if let Some(cluster) = &cluster {
         tell_differences(cluster, &part);
@@ -145,13 +151,14 @@ pub fn serve(
         founding::write(&mut OsDisk::blocking(), &config.data, &founding, &metadata)
             .map_err(|cause| Error::Store { folder: config.data.clone(), cause })?;
     }
-    let addresses = Addresses { pb, http, peers: address_of_peers };
+    let addresses = Addresses { pb, http, https, peers: address_of_peers };
     if !config.insecure {
         warn_of_strangers(&addresses);
     }
     let memory = memory_limit(config.memory.map(|size| size.0));
-    progress.expect(layout.shards, usize::from(layout.shards) * LISTENERS_OF_SHARD);
-    let outside = (hosts, Arc::clone(progress), log);
+    let listeners_of_shard = if https.is_some() { 3 } else { 2 };
+    progress.expect(layout.shards, usize::from(layout.shards) * listeners_of_shard);
+    let outside = (hosts, Arc::clone(progress), log, Arc::new(guard));
     let common = common(&config, (layout, founding), owner, (&part, tls), (membership, &memory), outside)?;
     let (stop, stopped) = watch::channel(false);
     let mut node = Node { addresses, common, memory, doors: None, peers, threads: Vec::new(), part, inbox };
@@ -163,7 +170,9 @@ pub fn serve(
         peers.hold_links();
     }
     let mut joins = Vec::new();
-    let listeners = pb_listeners.into_iter().zip(http_listeners).map(|(pb, http)| Listeners { pb, http });
+    let mut https_listeners = https_listeners.into_iter().flat_map(|(_, listeners)| listeners);
+    let listeners = pb_listeners.into_iter().zip(http_listeners);
+    let listeners = listeners.map(|(pb, http)| Listeners { pb, http, https: https_listeners.next() });
     for (shard, (listeners, control)) in listeners.zip(asked).enumerate() {
         let id = ShardId(u16::try_from(shard).expect("a node has fewer shards than that"));
         let (arrive, arrivals) = mpsc::channel(ARRIVALS_MAX);
@@ -251,6 +260,7 @@ struct Node {
 struct Addresses {
     pb: SocketAddr,
     http: SocketAddr,
+    https: Option<SocketAddr>,
     peers: Option<SocketAddr>,
 }
 
@@ -275,6 +285,7 @@ impl Node {
         on_started(&Started {
             pb: addresses.pb,
             http: addresses.http,
+            https: addresses.https,
             peers: addresses.peers,
             members: count,
             is_joining: state == MemberState::Joining,
@@ -391,7 +402,8 @@ fn ask_all(
             let state = health::state(&common.membership, &common.drain, certificates);
             let stats =
                 stats.with_health(health::is_ready(&state), DiskSpace::of(&common.data), certificates);
-            let stats = stats.with_purges(common.purges.figures()).with_options(&common.told);
+            let stats = stats.with_purges(common.purges.figures()).with_doors(common.guard.figures());
+            let stats = stats.with_options(&common.told);
             stats.with_memory(common.memory.limit, &common.budgets)
         })
     })
@@ -431,13 +443,17 @@ fn tell_differences(cluster: &Cluster, part: &Part) {
     }
 }
 
+/// Parts of a node that are not of its data: the names of its HTTP and HTTPS, its progress, its log, and the guard of
+/// its doors.
+type Outside = ((HostNames, HostNames), Arc<Progress>, Arc<dyn LogLevels>, Arc<DoorGuard>);
+
 fn common(
     config: &Config,
     (layout, founding): (Layout, Founding),
     owner: Owner,
     (part, tls): (&Part, Option<Tls>),
     (membership, memory): (membership::Handle, &MemoryLimit),
-    (hosts, progress, log): (HostNames, Arc<Progress>, Arc<dyn LogLevels>),
+    ((hosts, https_hosts), progress, log, guard): Outside,
 ) -> Result<Common, Error> {
     let removed = || Error::Membership(::membership::Stop::Removed.to_string());
     let roster = part.roster().ok_or_else(removed)?;
@@ -499,6 +515,8 @@ fn common(
         hashing: Hashing::new(),
         progress,
         hosts: Arc::new(hosts),
+        https_hosts: Arc::new(https_hosts),
+        guard,
         http: config.http_listen.clone(),
         drain: Arc::new(Drain::new(config.drain_wait)),
         log,
@@ -615,7 +633,8 @@ pub fn shards_default(memory: u64) -> u16 {
 
 /// Says so where clients of other machines are served, whoever they are.
 fn warn_of_strangers(addresses: &Addresses) {
-    for (protocol, address) in [("protocol buffers", addresses.pb), ("HTTP", addresses.http)] {
+    let doors = [("protocol buffers", addresses.pb), ("HTTP", addresses.http)];
+    for (protocol, address) in doors.into_iter().chain(addresses.https.map(|https| ("HTTPS", https))) {
         if !address.ip().to_canonical().is_loopback() {
             tracing::warn!(
                 "{protocol} at {address}: clients are not authenticated, so every host that reaches this address can \
@@ -625,9 +644,38 @@ fn warn_of_strangers(addresses: &Addresses) {
     }
 }
 
-/// The names by which HTTP is asked: of the option `http_host`, and the name in `http_listen`, if that has one.
-fn http_hosts(config: &Config, bound: SocketAddr) -> HostNames {
-    let listening = config.http_listen.name().and_then(|name| HostName::read(name.as_bytes()));
+/// The guard of the doors for clients, with the node's certificate for them if it has one.
+fn door_guard(
+    config: &Config,
+    cluster: Option<&Cluster>,
+    policies: &Arc<Policies>,
+) -> Result<DoorGuard, Error> {
+    let files = config.client_tls().map_err(|(name, what)| Error::Options(name, what))?;
+    let client_ca = files.as_ref().and_then(|files| files.client_ca.as_deref());
+    if let Some((client_ca, cluster)) = client_ca.zip(cluster) {
+        check_apart(client_ca, &cluster.ca)?;
+    }
+    let tls = files.as_ref().map(ClientTls::load).transpose()?;
+    DoorGuard::new(Arc::clone(policies), tls).map_err(|cause| Error::System("cannot start a thread", cause))
+}
+
+/// The listeners of HTTPS, one for each shard, and their address; `None` without the option.
+fn listen_https(config: &Config, count: usize) -> Result<Option<(SocketAddr, Vec<TcpListener>)>, Error> {
+    let Some(address) = &config.https_listen else { return Ok(None) };
+    let listeners = listen("https_listen", address, count)?;
+    Ok(Some((bound("https_listen", address, &listeners[0])?, listeners)))
+}
+
+/// The names by which HTTPS is asked; none without it.
+fn https_hosts(config: &Config, at: Option<SocketAddr>) -> HostNames {
+    let listen = config.https_listen.as_ref().zip(at);
+    listen.map_or_else(HostNames::default, |(address, at)| http_hosts(config, address, at))
+}
+
+/// The names by which HTTP is asked at an address: of the option `http_host`, and the name that the option of the
+/// address has, if it has one.
+fn http_hosts(config: &Config, listen: &Address, bound: SocketAddr) -> HostNames {
+    let listening = listen.name().and_then(|name| HostName::read(name.as_bytes()));
     let named: Vec<HostName> = config.http_host.iter().cloned().chain(listening).collect();
     HostNames::new(&[bound], &named)
 }
@@ -646,7 +694,7 @@ mod tests {
                 http_host: vec![host("db.example")],
                 ..Config::default()
             };
-            http_hosts(&config, bound)
+            http_hosts(&config, &config.http_listen, bound)
         };
         let named = |names: &[&str]| {
             HostNames::new(&[bound], &names.iter().map(|name| host(name)).collect::<Vec<_>>())

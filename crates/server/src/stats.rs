@@ -10,6 +10,7 @@ use crate::metrics::{of_consistent, of_requests};
 use crate::peer::{CertificateExpiry, PeerFigures};
 use crate::process::ProcessFigures;
 use crate::purge::PurgeFigures;
+use crate::security::DoorFigures;
 use crate::store_figures::StoreFigures;
 use crate::system::{DiskSpace, SystemFigures};
 use figures::{Distribution, Histogram, Labels};
@@ -148,6 +149,8 @@ pub struct Stats {
     #[serde(flatten)]
     purges: PurgeFigures,
     #[serde(flatten)]
+    doors: DoorFigures,
+    #[serde(flatten)]
     engine: StoreFigures,
     disk_reads_with_data: u64,
     disk_tries_full: u64,
@@ -252,6 +255,11 @@ impl Stats {
     /// With what purges have come to.
     pub fn with_purges(self, purges: PurgeFigures) -> Stats {
         Stats { purges, ..self }
+    }
+
+    /// With logins and refusals at the doors.
+    pub(crate) fn with_doors(self, doors: DoorFigures) -> Stats {
+        Stats { doors, ..self }
     }
 
     /// With how the node's memory is used, of which there is so much.

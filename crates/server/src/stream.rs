@@ -5,10 +5,10 @@
 //! was decrypted stays behind. Writes are encrypted in pieces of at most [`PLAIN_BYTES_MAX`], and each is sent before
 //! the next.
 //!
-//! Invariant: plaintext that was read before a handshake is never taken for bytes of the encrypted stream: whoever calls
+//! Invariant: plaintext that was read before a handshake is never taken for bytes of the encrypted stream. A caller of
 //! [`Stream::secure`] has nothing left in the input buffer.
 //!
-//! Left out: handshakes on threads of their own, and limits of their number.
+//! Left out: handshakes on threads of their own.
 
 use bytes::BytesMut;
 use rustls::ServerConnection;
@@ -46,11 +46,6 @@ impl Stream {
         assert!(self.tls.is_none(), "a connection is encrypted once");
         tls.set_buffer_limit(Some(PLAIN_BYTES_MAX));
         self.tls = Some(Box::new(tls));
-    }
-
-    /// Whether it is under TLS.
-    pub fn is_secure(&self) -> bool {
-        self.tls.is_some()
     }
 
     /// The state of TLS, once there is one.
@@ -179,25 +174,19 @@ impl Stream {
     }
 }
 
-/// Reads once off the socket, and again while that makes no plaintext: a handshake, or a record that is not complete.
+/// Reads once off the socket. A caller that waits for more looks at other connections between two reads, also if the
+/// client sends nothing but records without plaintext.
 fn try_decrypt(tcp: &TcpStream, tls: &mut ServerConnection, input: &mut BytesMut) -> io::Result<usize> {
     let mut cipher = [0; CIPHER_BYTES];
-    loop {
-        let read = tcp.try_read(&mut cipher)?;
-        if read == 0 {
-            return Ok(0);
-        }
-        let was_handshaking = tls.is_handshaking();
-        let before = input.len();
-        let goes_on = decrypt(tcp, tls, &cipher[..read], input)?;
-        let got = input.len() - before;
-        if got > 0 || !goes_on {
-            return Ok(got);
-        }
-        if was_handshaking {
-            // The caller has something to send, or waits for more.
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
+    let read = tcp.try_read(&mut cipher)?;
+    if read == 0 {
+        return Ok(0);
+    }
+    let before = input.len();
+    let goes_on = decrypt(tcp, tls, &cipher[..read], input)?;
+    match input.len() - before {
+        0 if goes_on => Err(io::ErrorKind::WouldBlock.into()),
+        got => Ok(got),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::pb;
 use crate::peer::{self, Arrived, Links, Peers};
 use crate::progress::Progress;
 use crate::purge::Purges;
-use crate::security::Hashing;
+use crate::security::{DoorGuard, Hashing};
 use crate::stats::ThreadStats;
 use crate::stream::Stream;
 use crate::trees::NodeTrees;
@@ -128,6 +128,10 @@ pub struct Common {
     pub progress: Arc<Progress>,
     /// The names that its HTTP is asked by.
     pub hosts: Arc<HostNames>,
+    /// The same of its HTTPS.
+    pub https_hosts: Arc<HostNames>,
+    /// The guard of the doors for clients.
+    pub(crate) guard: Arc<DoorGuard>,
     /// Where it serves HTTP.
     pub http: Address,
     /// The wait of a stop for balancers.
@@ -146,15 +150,14 @@ pub struct Common {
     pub undrained: Arc<AtomicUsize>,
 }
 
-/// Listeners of each shard.
-pub const LISTENERS_OF_SHARD: usize = 2;
-
 /// Where a shard's thread takes its clients' connections from.
 pub struct Listeners {
     /// Riak's protocol buffers.
     pub pb: TcpListener,
     /// HTTP.
     pub http: TcpListener,
+    /// HTTPS, if the node serves it.
+    pub https: Option<TcpListener>,
 }
 
 /// How the main thread talks to a shard's.
@@ -349,11 +352,13 @@ impl Opened {
             }
             let connects = Rc::new(Connects::default());
             let pb = Protocol::Pb(Rc::clone(&connects));
-            let accepting: [AbortHandle; LISTENERS_OF_SHARD] = [
-                accept(listeners.pb, pb, &local, &common, &connections).map_err(system)?,
-                accept(listeners.http, Protocol::Http(lines.ask), &local, &common, &connections)
-                    .map_err(system)?,
-            ];
+            let (http, https) = (Protocol::Http(lines.ask.clone()), Protocol::Https(lines.ask));
+            let doors = [(listeners.pb, pb), (listeners.http, http)];
+            let doors = doors.into_iter().chain(listeners.https.map(|listener| (listener, https)));
+            let accepting = doors
+                .map(|(listener, protocol)| accept(listener, protocol, &local, &common, &connections))
+                .collect::<io::Result<Vec<AbortHandle>>>()
+                .map_err(system)?;
             tokio::task::spawn_local(answer_control(
                 lines.control,
                 Rc::clone(&local),
@@ -458,6 +463,7 @@ async fn drive(
 enum Protocol {
     Pb(Rc<Connects>),
     Http(http::Ask),
+    Https(http::Ask),
 }
 
 /// Begins to accept connections.
@@ -503,41 +509,50 @@ fn welcome(
     let is_full = common.connections.load(Ordering::Relaxed) >= limit;
     match protocol {
         Protocol::Pb(_) if is_full => pb::refuse(&stream, limit),
+        // A refusal would cost a handshake.
+        Protocol::Https(_) if is_full => {}
         Protocol::Http(_) if is_full => http::refuse(&stream, OsClock::new().wall().0 / 1_000_000, limit),
         Protocol::Pb(connects) => connections.add(common.idle_timeout, |id, about, patience| {
-            let (local, identity) = (Rc::clone(local), Arc::clone(&common.identity));
+            let local = Rc::clone(local);
+            let node = (Arc::clone(&common.identity), Arc::clone(&common.guard));
             let connected = connects.begin(patience.now());
-            let served = pb::serve(Stream::plain(stream), local, identity, about, patience, id, connected);
+            let served = pb::serve(Stream::plain(stream), local, node, about, patience, id, connected);
             tokio::task::spawn_local(served).abort_handle()
         }),
-        Protocol::Http(ask) => connections.add(common.idle_timeout, |id, about, patience| {
-            let wide = http::Wide {
-                stats: ask.clone(),
-                membership: common.membership.clone(),
-                backups: Arc::clone(&common.backups),
-                trees: Arc::clone(&common.trees),
-                compactions: Arc::clone(&common.compactions),
-                groups: Arc::clone(&common.groups),
-                purges: Arc::clone(&common.purges),
-                hashing: common.hashing.clone(),
-                has_births: common.founding.is_plain(),
-                hosts: Arc::clone(&common.hosts),
-                http: common.http.clone(),
-                drain: Arc::clone(&common.drain),
-                log: Arc::clone(&common.log),
-                slow: Arc::clone(&common.slow),
-                peers: common.peers.clone(),
-            };
-            tokio::task::spawn_local(http::serve(
-                Stream::plain(stream),
-                Rc::clone(local),
-                wide,
-                about,
-                patience,
-                id,
-            ))
-            .abort_handle()
-        }),
+        Protocol::Http(ask) | Protocol::Https(ask) => {
+            connections.add(common.idle_timeout, |id, about, patience| {
+                let is_https = matches!(protocol, Protocol::Https(_));
+                let hosts = if is_https { &common.https_hosts } else { &common.hosts };
+                let wide = http::Wide {
+                    stats: ask.clone(),
+                    membership: common.membership.clone(),
+                    backups: Arc::clone(&common.backups),
+                    trees: Arc::clone(&common.trees),
+                    compactions: Arc::clone(&common.compactions),
+                    groups: Arc::clone(&common.groups),
+                    purges: Arc::clone(&common.purges),
+                    hashing: common.hashing.clone(),
+                    has_births: common.founding.is_plain(),
+                    hosts: Arc::clone(hosts),
+                    guard: Arc::clone(&common.guard),
+                    is_https,
+                    http: common.http.clone(),
+                    drain: Arc::clone(&common.drain),
+                    log: Arc::clone(&common.log),
+                    slow: Arc::clone(&common.slow),
+                    peers: common.peers.clone(),
+                };
+                tokio::task::spawn_local(http::serve(
+                    Stream::plain(stream),
+                    Rc::clone(local),
+                    wide,
+                    about,
+                    patience,
+                    id,
+                ))
+                .abort_handle()
+            })
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod compact;
 mod connections;
 mod consistent;
 mod crash;
+mod doors;
 mod full;
 mod join;
 mod members;

@@ -8,6 +8,10 @@ pub(super) const CLIENTS: &[Figure] = rows! {
     Gauge "pbc_active" "annulet_protobuf_connections" Count: "open connections by protocol buffers";
     Gauge "pbc_connects" "" Count: "connections by protocol buffers begun in the last minute";
     Counter "pbc_connects_total" "annulet_protobuf_connections_begun" Count: "connections by protocol buffers begun";
+    Counter "security_logins" "annulet_logins" Count: "logins of clients that were verified";
+    Counter "security_logins_refused" "annulet_logins_refused" Count: "logins of clients that were refused";
+    Counter "security_would_refuse" "annulet_would_refuse" Count:
+        "requests in the permissive mode that would be refused if security were on";
     Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "get"]:
         "time from the begin of a request to its answer; of an index query to its first answer";
     Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "put"]:

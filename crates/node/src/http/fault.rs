@@ -39,6 +39,10 @@ impl Fault {
     /// Answers it.
     pub fn write(&self, connection: Connection, out: &mut Vec<u8>) {
         let mut answer = Answer::new(out, connection, self.status);
+        if self.status == 401 {
+            // Riak's realm, which clients keep passwords under.
+            answer.header("WWW-Authenticate", "Basic realm=\"Riak\"");
+        }
         if self.text.is_empty() {
             return answer.body(b"");
         }

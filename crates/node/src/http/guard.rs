@@ -20,8 +20,15 @@ use protocol::http::{Head, Refused};
 
 use super::hosts::HostNames;
 
-/// The scheme before the host in an origin or an address. Only HTTP is served here.
-const SCHEME: &[u8] = b"http://";
+/// The scheme of a connection: the text before the host in an origin or an address, and the port that is not named.
+#[derive(Clone, Copy, Debug)]
+struct Scheme {
+    text: &'static [u8],
+    port: &'static [u8],
+}
+
+const HTTP: Scheme = Scheme { text: b"http://", port: b":80" };
+const HTTPS: Scheme = Scheme { text: b"https://", port: b":443" };
 
 /// The rules for one connection.
 #[derive(Debug)]
@@ -31,6 +38,7 @@ pub(super) struct Guard {
     local: Option<IpAddr>,
     /// The last `Host` that was found to be one of this node's: a connection hardly names another.
     known_host: Vec<u8>,
+    scheme: Scheme,
     is_shown: bool,
 }
 
@@ -47,7 +55,12 @@ struct Marks<'a> {
 impl Guard {
     /// For a connection to the address `local` of a node with these names.
     pub fn new(hosts: Arc<HostNames>, local: Option<IpAddr>) -> Guard {
-        Guard { hosts, local, known_host: Vec::new(), is_shown: false }
+        Guard { hosts, local, known_host: Vec::new(), scheme: HTTP, is_shown: false }
+    }
+
+    /// The connection is under TLS.
+    pub fn secure(&mut self) {
+        self.scheme = HTTPS;
     }
 
     /// Looks at the next request.
@@ -59,7 +72,7 @@ impl Guard {
         self.is_shown = marks.shows;
         let host = marks.host.unwrap_or_default();
         let is_of_page = marks.origin || marks.site || marks.referer;
-        if is_of_page && is_foreign(head, host) {
+        if is_of_page && self.scheme.is_foreign(head, host) {
             return Err(Refused::new(403, "the request comes from a page of another site"));
         }
 
@@ -111,51 +124,52 @@ impl Marks<'_> {
     }
 }
 
-/// Whether one of the headers tells of another site, or makes no sense.
-fn is_foreign(head: &Head, host: &[u8]) -> bool {
-    let mut origins = head.all("origin");
-    if let Some(origin) = origins.next()
-        && (!is_own_origin(origin, host) || origins.next().is_some())
-    {
-        return true;
+impl Scheme {
+    /// Whether one of the headers tells of another site, or makes no sense.
+    fn is_foreign(self, head: &Head, host: &[u8]) -> bool {
+        let mut origins = head.all("origin");
+        if let Some(origin) = origins.next()
+            && (!self.is_own_origin(origin, host) || origins.next().is_some())
+        {
+            return true;
+        }
+
+        let mut sites = head.all("sec-fetch-site");
+        if let Some(site) = sites.next()
+            && (!matches!(site, b"same-origin" | b"none") || sites.next().is_some())
+        {
+            return true;
+        }
+
+        let target = head.target();
+        let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
+        let is_foreign = |referer| !self.is_own_page(referer, host);
+        !matches!(path, b"/" | b"/ping") && head.all("referer").any(is_foreign)
     }
 
-    let mut sites = head.all("sec-fetch-site");
-    if let Some(site) = sites.next()
-        && (!matches!(site, b"same-origin" | b"none") || sites.next().is_some())
-    {
-        return true;
+    /// Whether an origin is this host's: the scheme and the host with its port, and nothing else.
+    fn is_own_origin(self, origin: &[u8], host: &[u8]) -> bool {
+        self.authority(origin).is_some_and(|it| self.same_authority(it, host))
     }
 
-    let target = head.target();
-    let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
-    !matches!(path, b"/" | b"/ping") && head.all("referer").any(|referer| !is_own_page(referer, host))
-}
-
-/// Whether an origin is this host's: the scheme and the host with its port, and nothing else.
-fn is_own_origin(origin: &[u8], host: &[u8]) -> bool {
-    authority(origin).is_some_and(|it| same_authority(it, host))
-}
-
-/// Whether a page's address is of this host.
-fn is_own_page(address: &[u8], host: &[u8]) -> bool {
-    let Some(rest) = authority(address) else { return false };
-    let end = rest.iter().position(|byte| b"/?#".contains(byte)).unwrap_or(rest.len());
-    same_authority(&rest[..end], host)
-}
-
-/// The text behind the scheme.
-fn authority(address: &[u8]) -> Option<&[u8]> {
-    let (scheme, rest) = address.split_at_checked(SCHEME.len())?;
-    scheme.eq_ignore_ascii_case(SCHEME).then_some(rest)
-}
-
-/// Whether two hosts with their ports are the same; port 80 is the one that is not named.
-fn same_authority(one: &[u8], other: &[u8]) -> bool {
-    fn named(text: &[u8]) -> &[u8] {
-        text.strip_suffix(b":80").unwrap_or(text)
+    /// Whether a page's address is of this host.
+    fn is_own_page(self, address: &[u8], host: &[u8]) -> bool {
+        let Some(rest) = self.authority(address) else { return false };
+        let end = rest.iter().position(|byte| b"/?#".contains(byte)).unwrap_or(rest.len());
+        self.same_authority(&rest[..end], host)
     }
-    named(one).eq_ignore_ascii_case(named(other))
+
+    /// The text behind the scheme.
+    fn authority(self, address: &[u8]) -> Option<&[u8]> {
+        let (scheme, rest) = address.split_at_checked(self.text.len())?;
+        scheme.eq_ignore_ascii_case(self.text).then_some(rest)
+    }
+
+    /// Whether two hosts with their ports are the same.
+    fn same_authority(self, one: &[u8], other: &[u8]) -> bool {
+        let named = |text: &'_ [u8]| text.strip_suffix(self.port).unwrap_or(text).to_ascii_lowercase();
+        named(one) == named(other)
+    }
 }
 
 #[cfg(test)]
@@ -224,6 +238,22 @@ mod tests {
         assert_eq!(write("Origin: http://h:8098\r\nOrigin: http://other\r\n"), None);
         assert_eq!(write("Origin: http://other\r\norigin: http://h:8098\r\n"), None);
         assert_eq!(write("Origin: http://h:8098\r\nOrigin: http://h:8098\r\n"), None);
+    }
+
+    #[test]
+    fn an_origin_has_the_scheme_of_the_connection() {
+        let mut guard = guard(&["0.0.0.0:8098"], &["h"]);
+        guard.secure();
+        let mut write = |host: &str, origin: &str| {
+            admitted(
+                &mut guard,
+                &format!("POST /buckets/b/keys HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\n\r\n"),
+            )
+        };
+        assert_eq!(write("h:8498", "https://h:8498"), Some(false));
+        assert_eq!(write("h:8498", "http://h:8498"), None);
+        assert_eq!(write("h", "https://h:443"), Some(false));
+        assert_eq!(write("h", "https://h:80"), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! 4. `change` names changes of operators for the audit log. `guard` refuses requests that a page of another site has
 //!    its reader send, by the node's names in `hosts`.
 //! 5. `unbuilt` names the features of Riak whose routes are not built.
-//! 6. `needs` is the table of permissions by route, which no session asks yet.
+//! 6. `login` reads the login of a request, and `needs` is the table of permissions by route.
 //! 7. `fault` has Riak's statuses and sentences for errors.
 //!
 //! Invariants: requests are answered in their order, each once; a request that is well framed and wrong otherwise
@@ -35,6 +35,9 @@ mod index;
 #[cfg(test)]
 mod index_tests;
 mod listing;
+mod login;
+#[cfg(test)]
+mod login_tests;
 #[cfg(test)]
 mod memory_tests;
 mod names;
@@ -61,5 +64,6 @@ mod unbuilt_tests;
 pub use admin::{BackupPage, ClusterPage, CompactPage, PurgePage, TreesPage};
 pub use change::Change;
 pub use hosts::{HostName, HostNames};
+pub use login::Claim;
 pub use names::put_name;
 pub use session::{Incoming, Question, Session};

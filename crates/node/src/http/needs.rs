@@ -16,7 +16,6 @@ use super::fold::{Path, Word};
 use super::route::{Form, Route};
 
 /// The needs of a request, before its body is looked at.
-#[cfg_attr(not(test), expect(dead_code, reason = "no session asks for a login yet"))]
 pub(super) fn needs<'a>(route: &'a Route, method: Method, query: &Query) -> Needs<'a> {
     let reads = reads(method);
     match route {
@@ -38,6 +37,7 @@ pub(super) fn needs<'a>(route: &'a Route, method: Method, query: &Query) -> Need
         Route::TypeProps(name) if reads => Needs::of([P::GetBucketType], Target::Type(name)),
         Route::TypeProps(name) => Needs::of([P::SetBucketType], Target::Type(name)),
         Route::Buckets(bucket_type) => Needs::of([P::ListBuckets], Target::Type(bucket_type)),
+        Route::Fold(_) if base::planted!(RouteWithoutPermission) => Needs::Login,
         Route::Fold(path) => of_fold(path),
         Route::Admin(page) => of_page(page, reads),
     }

@@ -2,6 +2,8 @@
 //!
 //! 1. [`Session::receive`] takes a request off the input. What concerns no data (ping, the list of what there is,
 //!    whatever is wrong) it answers itself; anything else is a request for the node, or a question about it.
+//!    With security, a head that offers a login comes out first, and nothing of its body is read before the shell has
+//!    verified it ([`Session::on_login`]). No request passes without the permissions that it needs.
 //! 2. The node answers with [`Session::respond`], which may ask it something else; or the shell with
 //!    [`Session::answer`].
 //! 3. Only then is the next request looked at: what a client sends ahead waits.
@@ -18,6 +20,7 @@ use bytes::{Bytes, BytesMut};
 use kv::{Error, Response};
 use protocol::http::target::{self, Query};
 use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused, Waits, date};
+use security::{Access, Denied, KeptNeeds, Mode, Policy};
 
 use super::admin::{self, BackupPage, ClusterPage, CompactPage, Page, PurgePage, TreesPage};
 use super::change::Change;
@@ -27,12 +30,17 @@ use super::guard::Guard;
 use super::hosts::HostNames;
 use super::index;
 use super::listing::{self, Went};
+use super::login::{self, Claim};
+use super::needs::needs;
 use super::object;
 use super::preflist;
 use super::props;
 use super::query;
 use super::root;
 use super::route::{Form, Route, route};
+
+/// Leave to send a body.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// What a step of the connection came to.
 #[derive(Debug)]
@@ -43,6 +51,8 @@ pub enum Incoming {
     Answered,
     /// A request for the node. [`Session::respond`] comes before the next [`Session::receive`].
     Request(kv::Request),
+    /// A login that is to be verified. [`Session::on_login`] comes before the next [`Session::receive`].
+    Login(Claim),
     /// A question to the whole node. [`Session::answer`] comes before the next [`Session::receive`].
     Question(Question),
     /// Send what the output holds and close.
@@ -101,6 +111,15 @@ enum Asked {
     Admin(admin::Asked),
 }
 
+/// What is to be done once the login is verified.
+#[derive(Debug)]
+enum Pending {
+    Nothing,
+    /// The client waits for leave to send the body.
+    Continue,
+    Request(Box<Head>, Bytes),
+}
+
 /// A connection's state.
 #[derive(Debug)]
 pub struct Session {
@@ -116,6 +135,12 @@ pub struct Session {
     is_leaving: bool,
     /// The change that the request asks for, until it is taken for the audit log.
     change: Option<Change>,
+    access: Access,
+    /// The name in the certificate of the connection.
+    certified: Option<Vec<u8>>,
+    pending: Pending,
+    /// The needs of the request under way, while security is not off.
+    under_way: Option<KeptNeeds>,
 }
 
 impl Session {
@@ -143,6 +168,57 @@ impl Session {
             closing: false,
             is_leaving: false,
             change: None,
+            access: Access::default(),
+            certified: None,
+            pending: Pending::Nothing,
+            under_way: None,
+        }
+    }
+
+    /// The connection is under TLS. `certified` is the name in the client's certificate, if it has shown one.
+    pub fn secure(&mut self, certified: Option<Vec<u8>>) {
+        self.access.secure();
+        self.guard.secure();
+        self.certified = certified;
+    }
+
+    /// The rights of the connection.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Goes by a newer policy.
+    ///
+    /// # Errors
+    /// The request under way may not go on: [`Session::deny`] answers it.
+    pub fn renew(&mut self, policy: Arc<Policy>) -> Result<(), Denied> {
+        self.access.renew(policy);
+        match &self.under_way {
+            Some(kept) => self.access.check(kept.needs()),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the request under way, of which nothing was answered, and which the policy does not allow any more.
+    pub fn deny(&mut self, why: Denied, out: &mut Vec<u8>) {
+        self.under_way = None;
+        Fault::from(why).write(self.connection, out);
+    }
+
+    /// Takes the number of requests that security would have refused if it were on.
+    pub fn take_would_refuse(&mut self) -> u64 {
+        self.access.take_would_refuse()
+    }
+
+    /// Takes the result of the login that [`Session::receive`] gave out last: the client is the user of this name, or
+    /// of none. A body that is still to come is not waited for then.
+    pub fn on_login(&mut self, name: Option<&[u8]>, now: u64, out: &mut Vec<u8>) {
+        if let Some(name) = name {
+            self.access.log_in(name);
+        }
+        let waits_for_body = !matches!(self.pending, Pending::Request(..));
+        if waits_for_body && let Err(denied) = self.access.admits() {
+            self.refuse(now, login::refused(&denied), false, out);
         }
     }
 
@@ -189,22 +265,31 @@ impl Session {
 
     /// Takes the next request off `input`, if it is complete. `now` is the time in seconds since 1970.
     pub fn receive(&mut self, now: u64, input: &mut BytesMut, out: &mut Vec<u8>) -> Incoming {
+        if let Some(incoming) = self.proceed(now, out) {
+            return incoming;
+        }
         if self.closing {
             return Incoming::Close;
         }
-        let mut is_head = false;
+        let (mut is_head, mut claim) = (false, None);
         let progress = self.reader.next_if(input, |head| {
             is_head = head.method == Method::Head;
             self.change = Change::of(head);
             let admitted = self.guard.admit(head);
             self.connection.head_only = is_head;
             self.connection.sandboxed = self.guard.is_shown();
-            admitted
+            admitted?;
+            claim = login::claim(head, &mut self.access, self.certified.as_deref())?;
+            Ok(())
         });
+        let progress = match (progress, claim) {
+            (Ok(progress), Some(claim)) => return self.log_in_first(claim, progress),
+            (progress, _) => progress,
+        };
         match progress {
             Ok(Progress::Wait(waits)) => Incoming::Wait(waits),
             Ok(Progress::Continue) => {
-                out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                out.extend_from_slice(CONTINUE);
                 Incoming::Answered
             }
             Ok(Progress::Request(head, body)) => {
@@ -212,17 +297,43 @@ impl Session {
                     Some(memory) => memory.hold(body),
                     None => body,
                 };
-                self.begin(now, &head);
-                self.on_request(&head, body, out).unwrap_or_else(|fault| {
-                    fault.write(self.connection, out);
-                    Incoming::Answered
-                })
+                self.on_complete(now, &head, body, out)
             }
             Err(refused) => {
                 self.refuse(now, refused, is_head, out);
                 Incoming::Close
             }
         }
+    }
+
+    /// Keeps a request until its login is verified.
+    fn log_in_first(&mut self, claim: Claim, progress: Progress) -> Incoming {
+        self.pending = match progress {
+            Progress::Wait(_) => Pending::Nothing,
+            Progress::Continue => Pending::Continue,
+            Progress::Request(head, body) => Pending::Request(Box::new(head), body),
+        };
+        Incoming::Login(claim)
+    }
+
+    /// Goes on with the request whose login was verified.
+    fn proceed(&mut self, now: u64, out: &mut Vec<u8>) -> Option<Incoming> {
+        match std::mem::replace(&mut self.pending, Pending::Nothing) {
+            Pending::Continue if !self.closing => {
+                out.extend_from_slice(CONTINUE);
+                Some(Incoming::Answered)
+            }
+            Pending::Nothing | Pending::Continue => None,
+            Pending::Request(head, body) => Some(self.on_complete(now, &head, body, out)),
+        }
+    }
+
+    fn on_complete(&mut self, now: u64, head: &Head, body: Bytes, out: &mut Vec<u8>) -> Incoming {
+        self.begin(now, head);
+        self.on_request(head, body, out).unwrap_or_else(|fault| {
+            fault.write(self.connection, out);
+            Incoming::Answered
+        })
     }
 
     /// Takes the node's answer to the request that [`Session::receive`] gave out last. What it returns is to be asked
@@ -304,11 +415,15 @@ impl Session {
     }
 
     fn on_request(&mut self, head: &Head, body: Bytes, out: &mut Vec<u8>) -> Result<Incoming, Fault> {
+        let (path, query) = target::split(&head.target());
+        let route = built_route(&path);
+        if !matches!(route, Ok(Route::Ready | Route::Live)) {
+            self.access.admits()?;
+        }
         if head.method == Method::Unknown {
             return Err(Fault::new(501, "the method is not known"));
         }
-        let (path, query) = target::split(&head.target());
-        let route = built_route(&path)?;
+        let route = route?;
         if !allowed(&route).contains(&head.method) {
             self.not_allowed(&route, out);
             return Ok(Incoming::Answered);
@@ -316,6 +431,7 @@ impl Session {
         // Its links are to be followed, and it holds nothing of a client's.
         self.connection.sandboxed &= route != Route::Root;
         let query = Query::parse(&query)?;
+        self.check_needs(&route, head.method, &query)?;
         let (request, asked) = match route {
             Route::Root => {
                 let answer = Answer::new(out, self.connection, 200);
@@ -383,6 +499,18 @@ impl Session {
         };
         self.asked = asked;
         Ok(Incoming::Request(request))
+    }
+
+    /// Checks the permissions of a request, and keeps what it needs if it may take long.
+    fn check_needs(&mut self, route: &Route, method: Method, query: &Query) -> Result<(), Denied> {
+        self.under_way = None;
+        if self.access.mode() == Mode::Off {
+            return Ok(());
+        }
+        let needs = needs(route, method, query);
+        self.access.check(needs)?;
+        self.under_way = lasts(route).then(|| needs.into());
+        Ok(())
     }
 
     fn list_nothing(&mut self, out: &mut Vec<u8>) -> Incoming {
@@ -472,6 +600,11 @@ fn allowed(route: &Route) -> &'static [Method] {
         Route::Object(..) => &[Method::Get, Method::Head, Method::Put, Method::Post, Method::Delete],
         Route::Keys(_) => &[Method::Get, Method::Post],
     }
+}
+
+/// Whether an answer comes in pieces, or after a long time.
+fn lasts(route: &Route) -> bool {
+    matches!(route, Route::Keys(_) | Route::Buckets(_) | Route::Index(..) | Route::Query(_) | Route::Fold(_))
 }
 
 /// The route of a path that is built.

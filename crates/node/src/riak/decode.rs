@@ -50,7 +50,7 @@ pub(super) fn request(message: protocol::Request) -> Result<Request, DecodeError
         }
         M::FoldNVal(code, message) => fold::over_n_val(code, message),
         M::FoldRange(code, message) => fold::over_bucket(code, message)?,
-        M::Ping | M::GetClientId | M::SetClientId(_) | M::GetServerInfo | M::StartTls => {
+        M::Ping | M::GetClientId | M::SetClientId(_) | M::GetServerInfo | M::Auth(_) | M::StartTls => {
             unreachable!("the session answers these itself")
         }
     })

@@ -2,7 +2,7 @@
 //!
 //! `session` is the connection's state machine, `decode` turns messages into [`kv::Request`]s, `encode`
 //! writes [`kv::Response`]s and [`kv::Error`]s as frames. Sockets, and timeouts of idle connections, belong to
-//! the server. `needs` is the table of permissions, which no session asks yet.
+//! the server. `needs` is the table of permissions, which the session asks.
 
 /// The version that clients are told: that of the Riak whose protocol is spoken, since clients choose what they
 /// use by it.
@@ -13,9 +13,11 @@ mod encode;
 mod fold;
 #[cfg(test)]
 mod fold_tests;
+#[cfg(test)]
+pub(crate) mod matrix_tests;
 mod needs;
 mod session;
 #[cfg(test)]
 pub(crate) mod transcript;
 
-pub use session::{Identity, Incoming, Session};
+pub use session::{Identity, Incoming, LOGINS_FAILED_MAX, Session};

@@ -9,11 +9,10 @@ use protocol::{Request, codes};
 use security::{Needs, Permission as P, Target};
 
 /// The needs of a message.
-#[cfg_attr(not(test), expect(dead_code, reason = "no session asks for a login yet"))]
 pub(super) fn needs(message: &Request) -> Needs<'_> {
     match message {
-        // It comes before a login.
-        Request::StartTls => Needs::Nothing,
+        // They come before a login is done.
+        Request::StartTls | Request::Auth(_) => Needs::Nothing,
         Request::Ping | Request::GetClientId | Request::SetClientId(_) | Request::GetServerInfo => {
             Needs::Login
         }
@@ -32,6 +31,9 @@ pub(super) fn needs(message: &Request) -> Needs<'_> {
         Request::GetBucketType(m) => Needs::of([P::GetBucketType], Target::Type(&m.bucket_type)),
         Request::SetBucketType(m) => Needs::of([P::SetBucketType], Target::Type(&m.bucket_type)),
         Request::GetPreflist(m) => Needs::of([P::GetPreflist], bucket(&m.bucket_type, &m.bucket)),
+        Request::FoldNVal(..) | Request::FoldRange(..) if base::planted!(RouteWithoutPermission) => {
+            Needs::Login
+        }
         Request::FoldNVal(..) => Needs::of([P::Fold], Target::Any),
         Request::FoldRange(code, m) => {
             let target = bucket(&m.bucket_type, &m.bucket);
@@ -61,19 +63,20 @@ fn bucket<'a>(bucket_type: &'a Option<Bytes>, bucket: &'a Bytes) -> Target<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use protocol::messages as pb;
 
     use super::*;
 
     /// A message of each code, with the bucket `b` or the type `t` where it has one.
-    fn message(code: u8) -> Request {
+    pub(in crate::riak) fn message(code: u8) -> Request {
         let (b, t) = (Bytes::from_static(b"b"), Bytes::from_static(b"t"));
         match code {
             codes::PING_REQ => Request::Ping,
             codes::GET_CLIENT_ID_REQ => Request::GetClientId,
             codes::SET_CLIENT_ID_REQ => Request::SetClientId(Default::default()),
             codes::GET_SERVER_INFO_REQ => Request::GetServerInfo,
+            codes::AUTH_REQ => Request::Auth(Default::default()),
             codes::START_TLS => Request::StartTls,
             codes::GET_REQ => Request::Get(pb::GetReq { bucket: b, ..Default::default() }),
             codes::PUT_REQ => Request::Put(Box::new(pb::PutReq { bucket: b, ..Default::default() })),
@@ -133,6 +136,7 @@ mod tests {
         (223, "annulet.fold on any"),
         (230, "annulet.fold annulet.purge on default/b"),
         (231, "annulet.fold annulet.purge on default/b"),
+        (253, "Nothing"),
         (255, "Nothing"),
     ];
 

@@ -2,7 +2,10 @@
 //!
 //! 1. [`Session::receive`] cuts a frame off the input. What concerns the connection alone (ping, server info,
 //!    client ids, whatever cannot be served) it answers itself; anything else is a request for the node.
-//! 2. The node answers with [`Session::respond`], several times for a listing.
+//!    With security, nothing but the code of a frame is looked at before a login, and no request passes without the
+//!    permissions that it needs (`needs`).
+//! 2. The node answers with [`Session::respond`], several times for a listing. The shell carries out a switch to TLS
+//!    and the check of a login.
 //! 3. Only then is the next frame looked at: one request at a time, and what a client sends ahead waits.
 //!
 //! Invariants: frames are answered in the order they came; every frame gets an answer or costs the connection.
@@ -14,13 +17,22 @@ use base::Reservation;
 use bytes::{Bytes, BytesMut};
 use kv::{Error, Response};
 use protocol::frame::{FRAME_MAX, arriving_bytes};
+use protocol::messages::AuthReq;
 use protocol::request::DecodeError;
 use protocol::{Frame, FrameError, Limits, codes, errors, next_frame, response};
+use security::{Access, Denied, KeptNeeds, Mode, Policy};
 
+use super::needs::needs;
 use super::{decode, encode};
 
 /// Longest client id that is kept: Riak's are four bytes.
 const CLIENT_ID_LEN_MAX: usize = 64;
+
+/// The largest frame before a login: names and passwords are short.
+const FRAME_BEFORE_LOGIN_MAX: usize = 64 << 10;
+
+/// Failed logins of a connection, after which it is closed, as in Riak.
+pub const LOGINS_FAILED_MAX: u32 = 3;
 
 /// What a node says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +52,10 @@ pub enum Incoming {
     Answered,
     /// A request for the node. [`Session::respond`] comes before the next [`Session::receive`].
     Request(kv::Request),
+    /// Send what the output holds, and go on under TLS; then [`Session::on_secure`] comes.
+    StartTls,
+    /// A login that is to be verified. [`Session::on_login`] comes before the next [`Session::receive`].
+    Login(AuthReq),
     /// Send what the output holds and close.
     Close,
 }
@@ -71,6 +87,12 @@ pub struct Session {
     client_id: Bytes,
     asked: Asked,
     closing: bool,
+    access: Access,
+    /// Whether the node has a certificate for clients.
+    has_tls: bool,
+    logins_failed: u32,
+    /// The needs of the request under way, while security is not off.
+    under_way: Option<KeptNeeds>,
     /// Memory for an object's context as the client sees it, kept so that a read allocates nothing.
     context: Vec<u8>,
 }
@@ -86,7 +108,64 @@ impl Session {
             client_id: Bytes::from_static(&[0; 4]),
             asked: Asked::Object,
             closing: false,
+            access: Access::default(),
+            has_tls: false,
+            logins_failed: 0,
+            under_way: None,
             context: Vec::new(),
+        }
+    }
+
+    /// Whether a client may go on under TLS: the node has a certificate.
+    pub fn offer_tls(&mut self, has_tls: bool) {
+        self.has_tls = has_tls;
+    }
+
+    /// The rights of the connection.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Goes by a newer policy.
+    ///
+    /// # Errors
+    /// The request under way may not go on: [`Session::deny`] answers it.
+    pub fn renew(&mut self, policy: Arc<Policy>) -> Result<(), Denied> {
+        self.access.renew(policy);
+        match &self.under_way {
+            Some(kept) => self.access.check(kept.needs()),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the request under way, which the policy does not allow any more.
+    pub fn deny(&mut self, why: &Denied, out: &mut Vec<u8>) {
+        self.under_way = None;
+        response::error(out, &why.to_string());
+    }
+
+    /// Takes the number of requests that security would have refused if it were on.
+    pub fn take_would_refuse(&mut self) -> u64 {
+        self.access.take_would_refuse()
+    }
+
+    /// The connection is under TLS now.
+    pub fn on_secure(&mut self) {
+        self.access.secure();
+    }
+
+    /// Answers the login that [`Session::receive`] gave out last: the client is the user of this name, or of none.
+    pub fn on_login(&mut self, name: Option<&[u8]>, out: &mut Vec<u8>) {
+        match name {
+            Some(name) => {
+                self.access.log_in(name);
+                response::empty(out, codes::AUTH_RESP);
+            }
+            None => {
+                self.logins_failed += 1;
+                self.closing |= self.logins_failed >= LOGINS_FAILED_MAX;
+                response::error(out, errors::AUTHENTICATION_FAILED);
+            }
         }
     }
 
@@ -112,8 +191,13 @@ impl Session {
         if self.closing {
             return Incoming::Close;
         }
-        match next_frame(input, self.limits) {
+        let limits = match self.access.admits() {
+            Ok(()) => self.limits,
+            Err(_) => self.limits.within(FRAME_BEFORE_LOGIN_MAX),
+        };
+        match next_frame(input, limits) {
             Ok(None) => Incoming::Wait,
+            Ok(Some(frame)) if frame.code == codes::START_TLS && self.has_tls => self.start_tls(input, out),
             Ok(Some(mut frame)) => {
                 if let Some(memory) = self.memory.take() {
                     frame.body = memory.hold(frame.body);
@@ -136,7 +220,29 @@ impl Session {
         }
     }
 
+    /// Goes on under TLS. A client waits for the answer before it begins the handshake. Bytes that came before it were
+    /// put there by somebody else, to be taken for a part of the encrypted stream.
+    fn start_tls(&mut self, input: &BytesMut, out: &mut Vec<u8>) -> Incoming {
+        if self.access.is_secure() {
+            let unknown = || DecodeError::UnknownCode(codes::START_TLS).to_string();
+            let text = self.access.admits().err().map_or_else(unknown, |denied| denied.to_string());
+            response::error(out, &text);
+            return Incoming::Answered;
+        }
+        if !input.is_empty() && !base::planted!(StartTlsPlaintextKept) {
+            self.closing = true;
+            return Incoming::Close;
+        }
+        response::empty(out, codes::START_TLS);
+        Incoming::StartTls
+    }
+
     fn on_frame(&mut self, frame: Frame, out: &mut Vec<u8>) -> Incoming {
+        let comes_before_login = matches!(frame.code, codes::START_TLS | codes::AUTH_REQ);
+        if !comes_before_login && let Err(denied) = self.access.admits() {
+            response::error(out, &denied.to_string());
+            return Incoming::Answered;
+        }
         let decoded = protocol::Request::decode(frame.code, frame.body);
         let incoming = decoded.and_then(|request| self.on_request(request, out));
         match incoming {
@@ -150,6 +256,15 @@ impl Session {
 
     fn on_request(&mut self, request: protocol::Request, out: &mut Vec<u8>) -> Result<Incoming, DecodeError> {
         use protocol::Request as R;
+        self.under_way = None;
+        if self.access.mode() != Mode::Off {
+            let needs = needs(&request);
+            if let Err(denied) = self.access.check(needs) {
+                response::error(out, &denied.to_string());
+                return Ok(Incoming::Answered);
+            }
+            self.under_way = lasts(&request).then(|| needs.into());
+        }
         match request {
             R::Ping => response::empty(out, codes::PING_RESP),
             R::GetClientId => response::client_id(out, &self.client_id),
@@ -162,6 +277,11 @@ impl Session {
             }
             R::GetServerInfo => response::server_info(out, &self.identity.node, &self.identity.version),
             R::StartTls => response::error(out, errors::NO_START_TLS),
+            R::Auth(_) if self.access.mode() == Mode::Off || self.access.has_user() => {
+                return Err(DecodeError::UnknownCode(codes::AUTH_REQ));
+            }
+            R::Auth(_) if !self.access.is_secure() => response::error(out, &Denied::Plaintext.to_string()),
+            R::Auth(login) => return Ok(Incoming::Login(login)),
             request => {
                 let request = decode::request(request)?;
                 self.asked = asked(&request);
@@ -190,6 +310,12 @@ impl Session {
         }
         Incoming::Close
     }
+}
+
+/// Whether an answer comes in pieces, or after a long time.
+fn lasts(request: &protocol::Request) -> bool {
+    use protocol::Request as R;
+    matches!(request, R::ListKeys(_) | R::ListBuckets(_) | R::Index(_) | R::FoldNVal(..) | R::FoldRange(..))
 }
 
 fn asked(request: &kv::Request) -> Asked {
@@ -413,6 +539,7 @@ mod tests {
                     Incoming::Wait | Incoming::Close => break,
                     Incoming::Answered => assert!(!out.is_empty()),
                     Incoming::Request(_) => session.respond(Err(Error::Overload), &mut out),
+                    Incoming::StartTls | Incoming::Login(_) => unreachable!("security is off"),
                 }
             }
         }

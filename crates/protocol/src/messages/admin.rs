@@ -1,5 +1,7 @@
 //! Messages about the connection and the node rather than the data.
 
+use std::fmt;
+
 use bytes::Bytes;
 
 /// `RpbErrorResp` (0): the answer to any request that failed.
@@ -74,4 +76,22 @@ pub struct PreflistItem {
     /// Whether that is a primary, not a fallback.
     #[prost(bool, required, tag = "3")]
     pub primary: bool,
+}
+
+/// `RpbAuthReq` (253): a login. Its password is not shown by `Debug`.
+#[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+pub struct AuthReq {
+    /// The user's name.
+    #[prost(bytes = "bytes", required, tag = "1")]
+    pub user: Bytes,
+    /// The password; empty if a certificate or the address is the proof.
+    #[prost(bytes = "bytes", required, tag = "2")]
+    pub password: Bytes,
+}
+
+impl fmt::Debug for AuthReq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthReq").field("user", &self.user).finish_non_exhaustive()
+    }
 }

@@ -131,6 +131,14 @@ settings! {
     pb_listen: Address = (Ipv4Addr::LOCALHOST.into(), 8087).into();
     /// Address of HTTP, the whole interface: objects and administration, without authentication
     http_listen: Address = (Ipv4Addr::LOCALHOST.into(), 8098).into();
+    /// Address of HTTPS, the same interface under TLS; needs tls-cert
+    https_listen: Option<Address> { "" => None } = None;
+    /// Certificate of this node for clients, with those between it and its authority: STARTTLS and HTTPS
+    tls_cert: Option<PathBuf> { "" => None } = None;
+    /// Key of that certificate
+    tls_key: Option<PathBuf> { "" => None } = None;
+    /// Certificate of the authority of clients' certificates; a client may do without one
+    tls_client_ca: Option<PathBuf> { "" => None } = None;
     /// More names of this node in HTTP's Host header, for browsers and for proxies before a loopback address
     http_host: Vec<HostName> = Vec::new();
     /// Serve clients beyond this machine without a warning, although clients are not authenticated; a later version will

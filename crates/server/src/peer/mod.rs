@@ -51,10 +51,12 @@ pub(crate) use join::ask_to_join;
 pub(crate) use link::Links;
 pub(crate) use listener::{Arrived, Doors, serve};
 pub(crate) use reader::receive;
+#[cfg(test)]
+pub(crate) use rest_tests::local as test_local;
 pub use roster::Roster;
 #[cfg(test)]
 pub(crate) use tests::test_tls;
-pub(crate) use tls::Tls;
+pub(crate) use tls::{Tls, certificates};
 
 use crate::config::Member;
 use crate::membership;

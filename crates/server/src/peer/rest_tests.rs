@@ -31,7 +31,7 @@ use tokio::task::LocalSet;
 pub(super) const THERE: NodeId = NodeId(0);
 
 /// A shard of node 1 of two, with its links.
-fn local(data: &Path, membership: membership::Handle) -> Rc<Local> {
+pub(crate) fn local(data: &Path, membership: membership::Handle) -> Rc<Local> {
     let layout = Layout::new(1, RingSize::new(8).unwrap());
     let disk = OsDisk::blocking();
     let mut startup = disk.blocking_handle();

@@ -241,7 +241,11 @@ fn server_name(node: &str) -> ServerName<'static> {
     name.expect("hexadecimal digits in labels of 60 are a DNS name, and names of nodes are short")
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// The certificates of a file.
+///
+/// # Errors
+/// If it has none.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let all = CertificateDer::pem_file_iter(path).map_err(|error| wrong(path, error))?;
     let all = all.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(path, error))?;
     if all.is_empty() { Err(wrong(path, "no certificate in this file")) } else { Ok(all) }

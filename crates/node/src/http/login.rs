@@ -1,0 +1,129 @@
+//! Logins of requests: each request proves its user by itself, with Basic credentials or by the certificate of its
+//! connection.
+//!
+//! Invariant: nothing of a body is read behind a head that nobody may send.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use protocol::http::{Framing, Head, Refused};
+use security::{Access, Denied, Mode};
+use std::borrow::Cow;
+use std::fmt;
+
+use super::fault::Fault;
+use super::route::{Route, route};
+
+/// Riak's sentence for requests in plaintext.
+const PLAINTEXT: &str =
+    "Security is enabled and Riak does not accept credentials over HTTP. Try HTTPS instead.";
+
+/// The login that a request offers. `Debug` does not show its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The user's name.
+    pub user: Vec<u8>,
+    /// The password; `None` if the certificate of the connection names the user.
+    pub password: Option<Vec<u8>>,
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim").field("user", &String::from_utf8_lossy(&self.user)).finish_non_exhaustive()
+    }
+}
+
+/// The login that a head offers; none on a connection in plaintext, and with security off. `certified` is the name in
+/// the certificate of the connection.
+///
+/// # Errors
+/// 426 in plaintext, and 401 for a body without a login, where security is on.
+pub(super) fn claim(
+    head: &Head,
+    access: &mut Access,
+    certified: Option<&[u8]>,
+) -> Result<Option<Claim>, Refused> {
+    if access.mode() == Mode::Off {
+        return Ok(None);
+    }
+    access.log_out();
+    let claim = if access.is_secure() { offered(head, certified) } else { None };
+    let has_body = head.framing != Framing::Length(0);
+    match access.admits() {
+        Err(denied @ Denied::Plaintext) if !needs_nothing(head) => Err(refused(&denied)),
+        Err(denied) if claim.is_none() && has_body && !needs_nothing(head) => Err(refused(&denied)),
+        Ok(()) | Err(_) => Ok(claim),
+    }
+}
+
+/// Whether a request needs no login: a balancer or a supervisor has none.
+fn needs_nothing(head: &Head) -> bool {
+    let target = head.target();
+    let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
+    matches!(route(&target.slice_ref(path)), Ok(Some(Route::Ready | Route::Live)))
+}
+
+/// The credentials of the only `Authorization`, or the name of the certificate if there is none.
+fn offered(head: &Head, certified: Option<&[u8]>) -> Option<Claim> {
+    let mut values = head.all("authorization");
+    match (values.next(), values.next()) {
+        (Some(value), None) => basic(value),
+        (None, _) => certified.map(|name| Claim { user: name.to_vec(), password: None }),
+        (Some(_), Some(_)) => None,
+    }
+}
+
+/// Credentials of the scheme `Basic`. A name has no colon, so all behind the first one is the password.
+fn basic(value: &[u8]) -> Option<Claim> {
+    let (scheme, encoded) = value.split_at_checked(b"Basic ".len())?;
+    if !scheme.eq_ignore_ascii_case(b"Basic ") {
+        return None;
+    }
+    let text = BASE64_STANDARD.decode(encoded.trim_ascii()).ok()?;
+    let colon = text.iter().position(|&byte| byte == b':')?;
+    Some(Claim { user: text[..colon].to_vec(), password: Some(text[colon + 1..].to_vec()) })
+}
+
+/// The same refusal for a connection that ends with it.
+pub(super) fn refused(denied: &Denied) -> Refused {
+    let (status, text) = answer(denied);
+    Refused::new(status, text)
+}
+
+impl From<Denied> for Fault {
+    fn from(denied: Denied) -> Fault {
+        let (status, text) = answer(&denied);
+        Fault::new(status, text)
+    }
+}
+
+fn answer(denied: &Denied) -> (u16, Cow<'static, str>) {
+    match denied {
+        Denied::Plaintext => (426, PLAINTEXT.into()),
+        Denied::NoLogin => (401, "Unauthorized".into()),
+        Denied::Missing(why) => (403, why.to_string().into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: &str) -> Option<(String, String)> {
+        let claim = basic(value.as_bytes())?;
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Some((text(claim.user), text(claim.password.unwrap())))
+    }
+
+    #[test]
+    fn a_password_may_have_colons_or_nothing() {
+        let encoded = |text: &str| format!("Basic {}", BASE64_STANDARD.encode(text));
+        let some = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+        assert_eq!(read(&encoded("alice:a:b:")), some("alice", "a:b:"));
+        assert_eq!(read(&encoded("alice:")), some("alice", ""));
+        assert_eq!(read(&encoded("alice")), None);
+        assert_eq!(read(&encoded("a:b").replace("Basic", "bASIC")), some("a", "b"));
+        assert_eq!(read("Basic"), None);
+        assert_eq!(read("Basic \u{e9}"), None);
+        assert_eq!(read("Bearer YTpi"), None);
+    }
+}

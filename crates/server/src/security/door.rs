@@ -1,0 +1,140 @@
+//! The guard of a node's doors: the policy in force, TLS, logins, and their figures. All threads share it.
+
+use super::logins::{Claim, Logins, Verdict};
+use super::policies::Policies;
+use super::tls::{ClientTls, certified_name};
+use crate::connections::Patience;
+use crate::stream::Stream;
+use bytes::BytesMut;
+use security::{Mode, Offer, Policy};
+use serde::Serialize;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until};
+
+/// How long a handshake may take, its wait for others included: many round trips on any network.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+
+/// Handshakes under way on the node: each holds some tens of kilobytes of a client that is not known yet.
+const HANDSHAKES_MAX: usize = 256;
+
+/// The time from a login to its refusal, whatever the reason: longer than a hash takes.
+const REFUSED_AFTER: Duration = Duration::from_secs(1);
+
+/// The guard of a node's doors.
+pub(crate) struct DoorGuard {
+    policies: Arc<Policies>,
+    tls: Option<ClientTls>,
+    handshakes: Semaphore,
+    logins: Logins,
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    would_refuse: AtomicU64,
+}
+
+/// Figures of the doors since the node's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct DoorFigures {
+    /// Logins that were verified, and those that were refused.
+    security_logins: u64,
+    security_logins_refused: u64,
+    /// Requests in the permissive mode that would be refused if security were on.
+    security_would_refuse: u64,
+}
+
+impl DoorGuard {
+    /// Goes by the policy in force. Without `tls` no client can log in.
+    pub(crate) fn new(policies: Arc<Policies>, tls: Option<ClientTls>) -> io::Result<DoorGuard> {
+        Ok(DoorGuard {
+            policies,
+            tls,
+            handshakes: Semaphore::new(HANDSHAKES_MAX),
+            logins: Logins::start()?,
+            accepted: AtomicU64::default(),
+            refused: AtomicU64::default(),
+            would_refuse: AtomicU64::default(),
+        })
+    }
+
+    /// Whether the node has a certificate for clients.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// The policy in force, if it is not of this version.
+    #[inline]
+    pub(crate) fn newer_than(&self, version: u64) -> Option<Arc<Policy>> {
+        (self.policies.version() != version).then(|| self.policies.current())
+    }
+
+    /// Takes a connection under TLS. What the client sends behind its handshake is appended to `input`.
+    ///
+    /// # Errors
+    /// A handshake that fails, or the connection's end.
+    ///
+    /// # Panics
+    /// If bytes are in `input`, which came in plaintext; or without TLS.
+    pub(crate) async fn secure(
+        &self,
+        stream: &mut Stream,
+        input: &mut BytesMut,
+        patience: &Patience,
+    ) -> io::Result<()> {
+        assert!(input.is_empty(), "plaintext is no part of the encrypted stream");
+        let tls = self.tls.as_ref().expect("a door under TLS has a certificate");
+        patience.begin_until(patience.now() + HANDSHAKE_MAX);
+        let _permit = self.handshakes.acquire().await.map_err(io::Error::other)?;
+        stream.secure(tls.accept().map_err(io::Error::other)?);
+        stream.handshake(input).await?;
+        patience.end();
+        Ok(())
+    }
+
+    /// Decides on a login of a connection. With security on, all refusals take the same time.
+    pub(crate) async fn log_in(
+        &self,
+        policy: Option<&Arc<Policy>>,
+        (user, password): (&[u8], Option<&[u8]>),
+        stream: &Stream,
+        address: IpAddr,
+    ) -> Verdict {
+        let refused_at = Instant::now() + REFUSED_AFTER;
+        let Some(policy) = policy else { return Verdict::Refused };
+        let certificate = stream.tls().and_then(certified_name);
+        let offer = Offer { password, certificate: certificate.as_deref() };
+        let verdict = self.logins.verify(policy, Claim { user, offer, address }).await;
+        match verdict {
+            Verdict::Accepted => self.accepted.fetch_add(1, Ordering::Relaxed),
+            Verdict::Busy => 0,
+            Verdict::Refused => {
+                if policy.settings().mode == Mode::On {
+                    sleep_until(refused_at).await;
+                }
+                self.refused.fetch_add(1, Ordering::Relaxed)
+            }
+        };
+        verdict
+    }
+
+    /// Counts requests that security would refuse if it were on.
+    #[inline]
+    pub(crate) fn count_would_refuse(&self, count: u64) {
+        if count > 0 {
+            self.would_refuse.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// The figures.
+    pub(crate) fn figures(&self) -> DoorFigures {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        DoorFigures {
+            security_logins: read(&self.accepted),
+            security_logins_refused: read(&self.refused),
+            security_would_refuse: read(&self.would_refuse),
+        }
+    }
+}

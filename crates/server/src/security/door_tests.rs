@@ -1,0 +1,200 @@
+//! The door of protocol buffers with a policy in force, by clients over real sockets.
+
+use super::door::DoorGuard;
+use super::password::{SALT_BYTES, hash};
+use super::policies::Policies;
+use super::tls::ClientTls;
+use super::tls::tests::Certificates;
+use crate::connections::Connections;
+use crate::connects::Connects;
+use crate::membership;
+use crate::memory::{MemoryBudgets, MemoryPlan};
+use crate::pb;
+use crate::peer::test_local;
+use crate::stream::Stream;
+use base::Monotonic;
+use node::riak::Identity;
+use protocol::messages::{AuthReq, ErrorResp, GetReq};
+use protocol::{Message, codes};
+use rustls::{ClientConnection, StreamOwned};
+use security::{Command, Policy, Slots};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::LocalSet;
+
+/// The policy that commands make; a password is hashed.
+pub(super) fn policy(version: u64, lines: &[&str]) -> Policy {
+    let mut slots = Slots::default();
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        let command = Command::parse(&words).unwrap();
+        let credential = command.password().map(|password| hash(password, &[version as u8; SALT_BYTES]));
+        let changes = command.plan(&slots, credential).unwrap();
+        slots.apply(&changes).unwrap();
+    }
+    Policy::compile(&slots, version)
+}
+
+/// Serves connections while `client` talks to the door.
+fn with_door(
+    certificates: &Certificates,
+    policies: &Arc<Policies>,
+    client: impl FnOnce(SocketAddr) + Send + 'static,
+) -> Arc<DoorGuard> {
+    let tls = ClientTls::load(&certificates.files(true)).unwrap();
+    let guard = Arc::new(DoorGuard::new(Arc::clone(policies), Some(tls)).unwrap());
+    let data = tempfile::tempdir().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let client = std::thread::spawn(move || client(address));
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let shared = Arc::clone(&guard);
+    LocalSet::new().block_on(&runtime, async move {
+        let local = test_local(data.path(), membership::queue(1).0);
+        let budgets = MemoryBudgets::new(&MemoryPlan::new(1 << 30, 1, 0));
+        let connections = Rc::new(Connections::new(Arc::default(), budgets, 1 << 20));
+        let connects = Rc::new(Connects::default());
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        let accepting = tokio::task::spawn_local(async move {
+            loop {
+                let (tcp, _) = listener.accept().await.unwrap();
+                let identity = Arc::new(Identity { node: "n@h".into(), version: "1.2.3".into() });
+                let node = (identity, Arc::clone(&shared));
+                connections.add(Duration::from_secs(3600), |id, about, patience| {
+                    let connected = connects.begin(Monotonic(0));
+                    let served = pb::serve(
+                        Stream::plain(tcp),
+                        Rc::clone(&local),
+                        node,
+                        about,
+                        patience,
+                        id,
+                        connected,
+                    );
+                    tokio::task::spawn_local(served).abort_handle()
+                });
+            }
+        });
+        tokio::task::spawn_blocking(move || client.join().unwrap()).await.unwrap();
+        accepting.abort();
+    });
+    guard
+}
+
+/// Sends a message; the code of its answer, and the text if that is an error.
+fn ask(stream: &mut (impl Read + Write), code: u8, body: &[u8]) -> (u8, String) {
+    let len = u32::try_from(body.len() + 1).unwrap();
+    stream.write_all(&[&len.to_be_bytes()[..], &[code], body].concat()).unwrap();
+    stream.flush().unwrap();
+    let mut len = [0; 4];
+    stream.read_exact(&mut len).unwrap();
+    let mut frame = vec![0; u32::from_be_bytes(len) as usize];
+    stream.read_exact(&mut frame).unwrap();
+    let is_error = frame[0] == codes::ERROR_RESP;
+    let text = is_error.then(|| ErrorResp::decode(&frame[1..]).unwrap().errmsg.to_vec());
+    (frame[0], String::from_utf8(text.unwrap_or_default()).unwrap())
+}
+
+fn auth(user: &str, password: &str) -> Vec<u8> {
+    let bytes = |text: &str| text.as_bytes().to_vec().into();
+    AuthReq { user: bytes(user), password: bytes(password) }.encode_to_vec()
+}
+
+fn get() -> Vec<u8> {
+    GetReq { bucket: "b".into(), key: "k".into(), ..GetReq::default() }.encode_to_vec()
+}
+
+/// A connection that goes on under TLS.
+fn secured(
+    certificates: &Certificates,
+    name: Option<&str>,
+    address: SocketAddr,
+) -> StreamOwned<ClientConnection, TcpStream> {
+    let mut tcp = TcpStream::connect(address).unwrap();
+    assert_eq!(ask(&mut tcp, codes::START_TLS, b"").0, codes::START_TLS);
+    certificates.client(name, tcp)
+}
+
+const PONG: (u8, String) = (codes::PING_RESP, String::new());
+
+#[test]
+fn a_client_starts_tls_and_logs_in_and_is_revoked() {
+    let certificates = Arc::new(Certificates::new());
+    let policies = Arc::new(Policies::new());
+    let alice = ["add-user alice password=secret", "add-source all 127.0.0.1/32 password"];
+    let on = policy(2, &[&alice[..], &["enable"]].concat());
+    let (given, published) = (Arc::clone(&certificates), Arc::clone(&policies));
+    let guard = with_door(&certificates, &policies, move |address| {
+        let mut open = TcpStream::connect(address).unwrap();
+        assert_eq!(ask(&mut open, codes::PING_REQ, b""), PONG);
+        published.publish(on);
+        assert_eq!(ask(&mut open, codes::PING_REQ, b"").1, "Security is enabled, please STARTTLS first");
+
+        let mut stream = secured(&given, None, address);
+        assert_eq!(
+            ask(&mut stream, codes::GET_REQ, &get()).1,
+            "Security is enabled, please authenticate first"
+        );
+        assert_eq!(ask(&mut stream, codes::AUTH_REQ, &auth("alice", "wrong")).1, "Authentication failed");
+        assert_eq!(ask(&mut stream, codes::AUTH_REQ, &auth("nobody", "secret")).1, "Authentication failed");
+        assert_eq!(ask(&mut stream, codes::AUTH_REQ, &auth("alice", "secret")).0, codes::AUTH_RESP);
+        assert_eq!(ask(&mut stream, codes::PING_REQ, b""), PONG);
+        let denied = "Permission denied: User 'alice' does not have 'riak_kv.get' on default/b";
+        assert_eq!(ask(&mut stream, codes::GET_REQ, &get()).1, denied);
+
+        published.publish(policy(3, &["enable"]));
+        assert_eq!(
+            ask(&mut stream, codes::PING_REQ, b"").1,
+            "Security is enabled, please authenticate first"
+        );
+    });
+    let told = serde_json::to_value(guard.figures()).unwrap();
+    assert_eq!((&told["security_logins"], &told["security_logins_refused"]), (&1.into(), &2.into()));
+}
+
+#[test]
+fn a_certificate_is_the_proof_of_its_common_name() {
+    let certificates = Arc::new(Certificates::new());
+    certificates.issue("alice", "alice", Some("alice"));
+    let policies = Arc::new(Policies::new());
+    let lines = ["add-user alice", "add-user bob", "add-source all 127.0.0.1/32 certificate", "enable"];
+    policies.publish(policy(1, &lines));
+    let given = Arc::clone(&certificates);
+    with_door(&certificates, &policies, move |address| {
+        let mut stream = secured(&given, Some("alice"), address);
+        assert_eq!(ask(&mut stream, codes::AUTH_REQ, &auth("bob", "")).1, "Authentication failed");
+        assert_eq!(ask(&mut stream, codes::AUTH_REQ, &auth("alice", "")).0, codes::AUTH_RESP);
+        assert_eq!(ask(&mut stream, codes::PING_REQ, b""), PONG);
+        let mut stream = secured(&given, None, address);
+        assert_eq!(ask(&mut stream, codes::AUTH_REQ, &auth("alice", "")).1, "Authentication failed");
+    });
+}
+
+#[test]
+fn plaintext_behind_starttls_ends_the_connection() {
+    let certificates = Certificates::new();
+    with_door(&certificates, &Arc::new(Policies::new()), |address| {
+        let mut tcp = TcpStream::connect(address).unwrap();
+        tcp.write_all(b"\0\0\0\x01\xff\0\0\0\x01\x01").unwrap();
+        let mut answer = Vec::new();
+        tcp.read_to_end(&mut answer).unwrap();
+        assert!(answer.is_empty(), "{answer:?}");
+    });
+}
+
+#[test]
+fn permissive_lets_in_and_counts() {
+    let certificates = Certificates::new();
+    let policies = Arc::new(Policies::new());
+    policies.publish(policy(1, &["add-user alice", "permissive"]));
+    let guard = with_door(&certificates, &policies, |address| {
+        let mut tcp = TcpStream::connect(address).unwrap();
+        assert_eq!(ask(&mut tcp, codes::PING_REQ, b""), PONG);
+    });
+    assert_eq!(serde_json::to_value(guard.figures()).unwrap()["security_would_refuse"], 1);
+}

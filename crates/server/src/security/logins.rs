@@ -1,0 +1,284 @@
+//! Logins of clients: the policy decides, a thread of its own verifies passwords, and successes are remembered.
+//!
+//! 1. The policy accepts a login, refuses it, or names the credential that the password must fit.
+//! 2. A success of the last [`REMEMBERED`] with the same address, user, password and credential is taken as it is. What
+//!    is remembered is a keyed digest, whose key is new at each start.
+//! 3. An origin with too many failures ([`Failures`]) is refused.
+//! 4. The thread verifies the password. A login that the policy has refused costs the same hash, of a verifier that
+//!    nobody has.
+//!
+//! Invariants: a changed password or source is in force for the next login, since the digest is over the credential
+//! that the policy in hand has named. No shard's thread makes a hash.
+//!
+//! Left out: a refusal tells no reason to the client; the log has it at level debug.
+
+use super::failures::{Failures, Origin};
+use super::password::{SALT_BYTES, fits, hash};
+use base::{Clock, FastMap, Monotonic, Rng};
+use os::{OsClock, OsRng};
+use ring_crypto::hmac;
+use security::{Credential, Login, Offer, Policy};
+use std::io;
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Time for which a success is remembered.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// Successes that are remembered: a few hundred kilobytes.
+const REMEMBERED_MAX: usize = 8192;
+
+/// Passwords that wait for the thread: a second of work.
+const QUEUE_MAX: usize = 64;
+
+/// Bytes of a digest, and of its key.
+const DIGEST_BYTES: usize = 32;
+
+type Digest = [u8; DIGEST_BYTES];
+
+/// A login that a client offers.
+#[derive(Clone, Copy)]
+pub(crate) struct Claim<'a> {
+    /// The user's name.
+    pub(crate) user: &'a [u8],
+    /// The proof.
+    pub(crate) offer: Offer<'a>,
+    /// The client's address.
+    pub(crate) address: IpAddr,
+}
+
+/// The decision on a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The client is the user.
+    Accepted,
+    /// The client is not.
+    Refused,
+    /// Too many passwords wait to be verified.
+    Busy,
+}
+
+/// The logins of a node.
+pub(crate) struct Logins {
+    key: hmac::Key,
+    known: Arc<Mutex<Known>>,
+    jobs: SyncSender<Job>,
+    clock: OsClock,
+}
+
+/// What earlier logins came to.
+#[derive(Default)]
+struct Known {
+    /// Successes, and the time until which each is remembered.
+    accepted: FastMap<Digest, Monotonic>,
+    failures: Failures,
+}
+
+/// A password to be verified.
+struct Job {
+    password: Vec<u8>,
+    /// The credential and the digest of the login; `None` for one that is refused in any case.
+    credential: Option<(Credential, Digest)>,
+    tell: oneshot::Sender<bool>,
+}
+
+impl Logins {
+    /// Starts the thread that verifies passwords. It ends when this is dropped.
+    pub(crate) fn start() -> io::Result<Logins> {
+        let mut rng = OsRng::new();
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &random::<DIGEST_BYTES>(&mut rng));
+        let known = Arc::new(Mutex::new(Known::default()));
+        let (jobs, queue) = sync_channel(QUEUE_MAX);
+        let (shared, salt) = (Arc::clone(&known), random::<SALT_BYTES>(&mut rng));
+        let body = move || verify_all(&queue, &shared, &hash(&salt, &salt));
+        std::thread::Builder::new().name("annulet-logins".to_owned()).spawn(body)?;
+        Ok(Logins { key, known, jobs, clock: OsClock::new() })
+    }
+
+    /// Decides on a login by a policy. Waits for the thread if a password is to be verified.
+    pub(crate) async fn verify(&self, policy: &Policy, claim: Claim<'_>) -> Verdict {
+        let password = claim.offer.password.unwrap_or_default();
+        let credential = match policy.login(claim.user, claim.address, claim.offer) {
+            Login::Accepted(_) => return Verdict::Accepted,
+            Login::Verify(_, credential) => {
+                Some((credential.clone(), self.digest(claim, password, credential)))
+            }
+            Login::Refused(why) => {
+                let user = String::from_utf8_lossy(claim.user);
+                tracing::debug!(%user, address = %claim.address, %why, "a login is refused");
+                None
+            }
+        };
+        let origins = Origin::of(claim.address, claim.user);
+        if let Some(verdict) = self.known_verdict(&origins, credential.as_ref().map(|(_, digest)| digest)) {
+            return verdict;
+        }
+
+        let (tell, told) = oneshot::channel();
+        if self.jobs.try_send(Job { password: password.to_vec(), credential, tell }).is_err() {
+            return Verdict::Busy;
+        }
+        if told.await.unwrap_or(false) {
+            return Verdict::Accepted;
+        }
+        let (mut known, now) = (lock(&self.known), self.clock.now());
+        origins.into_iter().for_each(|origin| known.failures.note(origin, now));
+        Verdict::Refused
+    }
+
+    /// The verdict that needs no hash.
+    fn known_verdict(&self, origins: &[Origin], digest: Option<&Digest>) -> Option<Verdict> {
+        let (known, now) = (lock(&self.known), self.clock.now());
+        if digest.is_some_and(|digest| known.has_accepted(digest, now)) {
+            return Some(Verdict::Accepted);
+        }
+        let is_over = origins.iter().any(|origin| known.failures.is_over(origin, now));
+        is_over.then_some(Verdict::Refused)
+    }
+
+    /// The digest of a login with a password. Each part has its length in front, so that no two logins are one text.
+    fn digest(&self, claim: Claim<'_>, password: &[u8], credential: &Credential) -> Digest {
+        let mut context = hmac::Context::with_key(&self.key);
+        let mut part = |bytes: &[u8]| {
+            context.update(&(bytes.len() as u64).to_be_bytes());
+            context.update(bytes);
+        };
+        match claim.address {
+            IpAddr::V4(address) => part(&address.octets()),
+            IpAddr::V6(address) => part(&address.octets()),
+        }
+        part(claim.user);
+        part(password);
+        if !base::planted!(CacheSurvivesPasswordChange) {
+            match credential {
+                Credential::Argon2id(verifier) => part(verifier),
+                Credential::RiakPbkdf2 { rounds, salt, hash } => {
+                    part(&rounds.to_be_bytes());
+                    part(salt);
+                    part(hash);
+                }
+            }
+        }
+        context.sign().as_ref().try_into().expect("SHA-256 has 32 bytes")
+    }
+}
+
+impl Known {
+    fn has_accepted(&self, digest: &Digest, now: Monotonic) -> bool {
+        self.accepted.get(digest).is_some_and(|&until| until > now)
+    }
+
+    fn accept(&mut self, digest: Digest, now: Monotonic) {
+        if self.accepted.len() >= REMEMBERED_MAX {
+            self.accepted.retain(|_, until| *until > now);
+        }
+        // Beyond the bound a login costs a hash each time, as the first one did.
+        if self.accepted.len() < REMEMBERED_MAX {
+            self.accepted.insert(digest, now + REMEMBERED);
+        }
+    }
+}
+
+/// Verifies passwords until nobody can ask any more. Logins that waited behind the same one need no hash of their own.
+fn verify_all(queue: &Receiver<Job>, known: &Mutex<Known>, nobody: &Credential) {
+    let clock = OsClock::new();
+    while let Ok(Job { password, credential, tell }) = queue.recv() {
+        let is_right = match credential {
+            None => {
+                // The hash is for its time alone.
+                fits(&password, nobody);
+                false
+            }
+            Some((_, digest)) if lock(known).has_accepted(&digest, clock.now()) => true,
+            Some((credential, digest)) => {
+                let is_right = fits(&password, &credential);
+                if is_right {
+                    lock(known).accept(digest, clock.now());
+                }
+                is_right
+            }
+        };
+        // The connection may have ended.
+        tell.send(is_right).ok();
+    }
+}
+
+fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn random<const N: usize>(rng: &mut OsRng) -> [u8; N] {
+    std::array::from_fn(|_| rng.next_u64() as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::door_tests::policy;
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn ask(logins: &Logins, policy: &Policy, user: &str, password: &str) -> Verdict {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let offer = Offer { password: Some(password.as_bytes()), certificate: None };
+        let claim = Claim { user: user.as_bytes(), offer, address: Ipv4Addr::LOCALHOST.into() };
+        runtime.block_on(logins.verify(policy, claim))
+    }
+
+    const ALICE: [&str; 3] =
+        ["add-user alice password=secret", "add-source all 127.0.0.1/32 password", "enable"];
+
+    fn a_changed_password_is_in_force_at_once() {
+        let logins = Logins::start().unwrap();
+        let first = policy(1, &ALICE);
+        assert_eq!(ask(&logins, &first, "alice", "secret"), Verdict::Accepted);
+        assert_eq!(lock(&logins.known).accepted.len(), 1);
+        assert_eq!(ask(&logins, &first, "alice", "secret"), Verdict::Accepted);
+        assert_eq!(ask(&logins, &first, "alice", "Secret"), Verdict::Refused);
+        let other = policy(2, &["add-user alice password=other", ALICE[1], "enable"]);
+        assert_eq!(ask(&logins, &other, "alice", "secret"), Verdict::Refused);
+        assert_eq!(ask(&logins, &other, "alice", "other"), Verdict::Accepted);
+    }
+
+    #[test]
+    fn changed_password_is_in_force_at_once() {
+        a_changed_password_is_in_force_at_once();
+    }
+
+    #[test]
+    fn failures_are_refused_without_a_hash_and_a_known_login_is_not() {
+        let logins = Logins::start().unwrap();
+        let policy = policy(1, &ALICE);
+        assert_eq!(ask(&logins, &policy, "alice", "secret"), Verdict::Accepted);
+        let address = Origin::Address(Ipv4Addr::LOCALHOST.into());
+        let later = logins.clock.now() + Duration::from_secs(60);
+        lock(&logins.known).failures.note(address, later);
+        for user in ["nobody", "alice", ""] {
+            assert_eq!(ask(&logins, &policy, user, "wrong"), Verdict::Refused);
+        }
+        assert_eq!(ask(&logins, &policy, "alice", "secret"), Verdict::Accepted, "it was remembered");
+    }
+
+    #[test]
+    fn no_proof_is_taken_for_another() {
+        let logins = Logins::start().unwrap();
+        let policy =
+            policy(1, &["add-user alice", "add-user bob", "add-source alice 127.0.0.1/32 trust", "enable"]);
+        assert_eq!(ask(&logins, &policy, "alice", ""), Verdict::Accepted);
+        assert_eq!(ask(&logins, &policy, "bob", "secret"), Verdict::Refused, "bob has no source");
+        assert_eq!(ask(&logins, &policy, "Alice", ""), Verdict::Refused);
+    }
+
+    /// `cargo test -p server --features planted --lib planted`
+    #[cfg(feature = "planted")]
+    #[test]
+    fn planted_cache_survives_password_change() {
+        use base::planted::{Planted, plant};
+        plant(Some(Planted::CacheSurvivesPasswordChange));
+        let told = std::panic::catch_unwind(a_changed_password_is_in_force_at_once);
+        plant(None);
+        assert!(told.is_err());
+    }
+}
