@@ -20,7 +20,7 @@ use crate::common::cluster::{Cluster, three};
 const TYPE: Bytes = Bytes::from_static(b"strong");
 
 /// A time in which a death is noticed and a leader elected.
-const TAKEOVER: Duration = Duration::from_secs(4);
+pub const TAKEOVER: Duration = Duration::from_secs(4);
 
 fn bucket() -> Bucket {
     Bucket { bucket_type: TYPE, name: Bytes::from_static(b"b") }
@@ -31,7 +31,7 @@ fn key(text: &str) -> Bytes {
 }
 
 /// The agreement of the processes that run.
-fn agreement(cluster: &Cluster) -> Agreement {
+pub fn agreement(cluster: &Cluster) -> Agreement {
     let stores_of = |birth: Birth| StoreBirths { ring_bits: 4, births: Arc::from([birth]) };
     let node_of = |node: usize| NodeId(u16::try_from(node).unwrap());
     let births = cluster.births.iter().map(|birth| birth.unwrap());
@@ -57,7 +57,7 @@ fn agree(cluster: &mut Cluster) {
     cluster.pass(Duration::from_millis(500));
 }
 
-fn consistent(data: &tempfile::TempDir) -> Cluster {
+pub fn consistent(data: &tempfile::TempDir) -> Cluster {
     let mut cluster = Cluster { births: vec![None; 3], ..three(data) };
     for node in 0..3 {
         cluster.stop(node);
@@ -91,7 +91,7 @@ fn answer_of(cluster: &mut Cluster, id: RequestId) -> Result<Response, Error> {
 }
 
 /// Context and value of a key.
-fn get(cluster: &mut Cluster, node: usize, name: &str) -> Option<(Bytes, String)> {
+pub fn get(cluster: &mut Cluster, node: usize, name: &str) -> Option<(Bytes, String)> {
     match ask(cluster, node, Request::Get(GetRequest::new(bucket(), key(name)))).unwrap() {
         Response::Found(found) => {
             let mut context = Vec::new();
@@ -108,7 +108,7 @@ fn put_request(name: &str, value: &str, context: Option<Bytes>) -> Request {
     Request::put(PutRequest { context, returned: Return::Head, ..put })
 }
 
-fn put(
+pub fn put(
     cluster: &mut Cluster,
     node: usize,
     name: &str,
@@ -337,7 +337,7 @@ fn a_leader_that_gets_another_birth_is_replaced_though_its_process_goes_on() {
 }
 
 /// Publishes the processes that run, with the founding of before.
-fn agree_on_births(cluster: &mut Cluster, founded: &Agreement) {
+pub fn agree_on_births(cluster: &mut Cluster, founded: &Agreement) {
     cluster.run();
     let published = Arc::new(Agreement { foundings: Arc::clone(&founded.foundings), ..agreement(cluster) });
     for shard in cluster.nodes.iter_mut().flatten() {

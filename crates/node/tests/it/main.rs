@@ -23,6 +23,7 @@ mod peer_codec;
 mod queries;
 mod reaping;
 mod rebuilds;
+mod recovered;
 mod resets;
 mod shards;
 mod slow;
