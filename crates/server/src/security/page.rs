@@ -47,7 +47,7 @@ pub(crate) async fn answer(
         Err(answered) => answered,
     };
     if !is_view {
-        audit::note_security(&shown(&asked.words), from, answered.status);
+        audit::note_security(&shown(&asked), from, answered.status);
     }
     answered
 }
@@ -68,12 +68,13 @@ fn read(body: &Bytes) -> Result<(Asked, Command), Answered> {
 }
 
 /// The words without the value of any option that may be a password.
-fn shown(words: &[String]) -> String {
+fn shown(asked: &Asked) -> String {
     let shown = |word: &String| match word.split_once('=') {
         Some((name, _)) if name.to_lowercase().contains("password") => format!("{name}=…"),
         _ => word.clone(),
     };
-    words.iter().map(shown).collect::<Vec<_>>().join(" ")
+    let beside = asked.password.iter().map(|_| "password=…".to_owned());
+    asked.words.iter().map(shown).chain(beside).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -109,7 +110,12 @@ mod tests {
 
     #[test]
     fn no_password_is_noted() {
-        let words = ["add-user", "a", "password=secret", "OldPassword=secret", "note=x"].map(str::to_owned);
-        assert_eq!(shown(&words), "add-user a password=… OldPassword=… note=x");
+        let shown = |words: &[&str], password: Option<&str>| {
+            let words = words.iter().map(|word| (*word).to_owned()).collect();
+            shown(&Asked { words, password: password.map(str::to_owned) })
+        };
+        let words = ["add-user", "a", "password=secret", "OldPassword=secret", "note=x"];
+        assert_eq!(shown(&words, None), "add-user a password=… OldPassword=… note=x");
+        assert_eq!(shown(&["alter-user", "a"], Some("secret")), "alter-user a password=…");
     }
 }

@@ -199,3 +199,28 @@ fn changes_are_planned_again_after_another() {
     assert_eq!(answered.try_recv().unwrap().status, 503, "it may have been carried out");
     assert_eq!(proposed(&mut part, now + Duration::from_secs(2)), None);
 }
+
+#[test]
+fn security_is_not_put_in_force_beside_an_older_program() {
+    let data = tempfile::tempdir().unwrap();
+    let names = ["a@h", "b@h", "c@h"];
+    let mut founded = entered(&config(data.path()), None, members(&names), Vec::new()).unwrap();
+    let slot = Slot::Settings(Settings::default());
+    let changes = vec![(slot.key().encode(), Some(slot.encode()))];
+    founded.standing.state.apply(&Command::ChangePolicy { expected: 0, changes }).unwrap();
+    let mut part = opened(founded, data.path(), 1, &policies());
+    let now = part.clock.now();
+    let older = |node: NodeId| (node == NodeId(2)).then_some(node::peer::VERSION_POLICY - 1);
+    for line in ["enable", "permissive"] {
+        let (answer, mut answered) = oneshot::channel();
+        part.policy.ask(asked(line), answer, now);
+        assert!(part.policy.advance(&part.membership, &older, now + Duration::from_secs(6)).is_empty());
+        let answered = answered.try_recv().unwrap();
+        let text = answered.body["error"].as_str().unwrap();
+        assert!(text.starts_with("c@h runs a program without the security policy"), "{text}");
+    }
+    // Who is away cannot read the log with an older program, so nobody waits for it.
+    let (answer, _answered) = oneshot::channel();
+    part.policy.ask(asked("enable"), answer, now);
+    assert_eq!(part.policy.advance(&part.membership, &|_| None, now).len(), 1);
+}
