@@ -1,23 +1,31 @@
-//! The door of protocol buffers with a policy in force, by clients over real sockets.
+//! The doors with a policy in force, by clients over real sockets.
 
 use super::door::DoorGuard;
 use super::password::{SALT_BYTES, hash};
 use super::policies::Policies;
 use super::tls::ClientTls;
 use super::tls::tests::Certificates;
+use crate::backup::Backups;
+use crate::compact::Compactions;
 use crate::connections::Connections;
 use crate::connects::Connects;
-use crate::membership;
+use crate::drain::Drain;
+use crate::groups::NodeGroups;
+use crate::levels::LogLevels;
+use crate::mailbox::Mailboxes;
 use crate::memory::{MemoryBudgets, MemoryPlan};
-use crate::pb;
 use crate::peer::test_local;
 use crate::stream::Stream;
+use crate::trees::NodeTrees;
+use crate::{http, membership, pb};
 use base::Monotonic;
+use engine::fold::JournalCheck;
 use node::riak::Identity;
 use protocol::messages::{AuthReq, ErrorResp, GetReq};
 use protocol::{Message, codes};
 use rustls::{ClientConnection, StreamOwned};
 use security::{Command, Policy, Slots};
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
@@ -38,52 +46,102 @@ pub(super) fn policy(version: u64, lines: &[&str]) -> Policy {
     Policy::compile(&slots, version)
 }
 
-/// Serves connections while `client` talks to the door.
-fn with_door(
+/// The addresses of a node's doors.
+#[derive(Clone, Copy)]
+struct Doors {
+    pb: SocketAddr,
+    http: SocketAddr,
+    https: SocketAddr,
+}
+
+/// Serves connections while `client` talks to the doors.
+fn with_doors(
     certificates: &Certificates,
     policies: &Arc<Policies>,
-    client: impl FnOnce(SocketAddr) + Send + 'static,
+    client: impl FnOnce(Doors) + Send + 'static,
 ) -> Arc<DoorGuard> {
     let tls = ClientTls::load(&certificates.files(true)).unwrap();
     let guard = Arc::new(DoorGuard::new(Arc::clone(policies), Some(tls)).unwrap());
     let data = tempfile::tempdir().unwrap();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let client = std::thread::spawn(move || client(address));
+    let listeners: [std::net::TcpListener; 3] = std::array::from_fn(|_| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        listener
+    });
+    let [pb, http, https] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
+    let client = std::thread::spawn(move || client(Doors { pb, http, https }));
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let shared = Arc::clone(&guard);
     LocalSet::new().block_on(&runtime, async move {
-        let local = test_local(data.path(), membership::queue(1).0);
+        let (membership, _inbox) = membership::queue(1);
+        let local = test_local(data.path(), membership.clone());
         let budgets = MemoryBudgets::new(&MemoryPlan::new(1 << 30, 1, 0));
         let connections = Rc::new(Connections::new(Arc::default(), budgets, 1 << 20));
-        let connects = Rc::new(Connects::default());
-        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        let accepting = tokio::task::spawn_local(async move {
-            loop {
-                let (tcp, _) = listener.accept().await.unwrap();
-                let identity = Arc::new(Identity { node: "n@h".into(), version: "1.2.3".into() });
-                let node = (identity, Arc::clone(&shared));
-                connections.add(Duration::from_secs(3600), |id, about, patience| {
-                    let connected = connects.begin(Monotonic(0));
-                    let served = pb::serve(
-                        Stream::plain(tcp),
-                        Rc::clone(&local),
-                        node,
-                        about,
-                        patience,
-                        id,
-                        connected,
-                    );
-                    tokio::task::spawn_local(served).abort_handle()
-                });
-            }
-        });
+        for (door, listener) in listeners.into_iter().enumerate() {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            let (local, shared, membership) = (Rc::clone(&local), Arc::clone(&shared), membership.clone());
+            let connections = Rc::clone(&connections);
+            tokio::task::spawn_local(async move {
+                loop {
+                    let stream = Stream::plain(listener.accept().await.unwrap().0);
+                    let (local, guard) = (Rc::clone(&local), Arc::clone(&shared));
+                    let membership = membership.clone();
+                    connections.add(Duration::from_secs(3600), |id, about, patience| {
+                        if door == 0 {
+                            let identity = Arc::new(Identity { node: "n@h".into(), version: "1.2.3".into() });
+                            let connected = Rc::new(Connects::default()).begin(Monotonic(0));
+                            let node = (identity, guard);
+                            let served = pb::serve(stream, local, node, about, patience, id, connected);
+                            return tokio::task::spawn_local(served).abort_handle();
+                        }
+                        let wide = wide(membership, guard, door == 2);
+                        let served = http::serve(stream, local, wide, about, patience, id);
+                        tokio::task::spawn_local(served).abort_handle()
+                    });
+                }
+            });
+        }
         tokio::task::spawn_blocking(move || client.join().unwrap()).await.unwrap();
-        accepting.abort();
     });
     guard
+}
+
+/// What a door of HTTP has of the node: here, of one that answers no question.
+fn wide(membership: membership::Handle, guard: Arc<DoorGuard>, is_https: bool) -> http::Wide {
+    let mailboxes = Arc::new(Mailboxes::new(1));
+    let names = ("n@h".to_owned(), None);
+    let backups = Backups::new(Default::default(), names, (1, 0), Arc::clone(&mailboxes));
+    http::Wide {
+        stats: Arc::new(|| Box::pin(std::future::pending())),
+        membership,
+        backups: Arc::new(backups),
+        compactions: Arc::new(Compactions::new(1, Arc::clone(&mailboxes))),
+        trees: Arc::new(NodeTrees::new(1, Arc::clone(&mailboxes), JournalCheck::None)),
+        groups: Arc::new(NodeGroups::new(1, mailboxes)),
+        purges: Arc::default(),
+        has_births: false,
+        hosts: Arc::default(),
+        guard,
+        is_https,
+        http: SocketAddr::from(([127, 0, 0, 1], 8098)).into(),
+        drain: Arc::new(Drain::new(Duration::ZERO)),
+        log: Arc::new(NoLog),
+        peers: None,
+    }
+}
+
+/// A log without levels.
+struct NoLog;
+
+impl LogLevels for NoLog {
+    fn levels(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
+    fn set(&self, _target: Option<&str>, _level: &str) -> Result<(), String> {
+        Err("no log".to_owned())
+    }
 }
 
 /// Sends a message; the code of its answer, and the text if that is an error.
@@ -129,7 +187,7 @@ fn a_client_starts_tls_and_logs_in_and_is_revoked() {
     let alice = ["add-user alice password=secret", "add-source all 127.0.0.1/32 password"];
     let on = policy(2, &[&alice[..], &["enable"]].concat());
     let (given, published) = (Arc::clone(&certificates), Arc::clone(&policies));
-    let guard = with_door(&certificates, &policies, move |address| {
+    let guard = with_doors(&certificates, &policies, move |Doors { pb: address, .. }| {
         let mut open = TcpStream::connect(address).unwrap();
         assert_eq!(ask(&mut open, codes::PING_REQ, b""), PONG);
         published.publish(on);
@@ -165,7 +223,7 @@ fn a_certificate_is_the_proof_of_its_common_name() {
     let lines = ["add-user alice", "add-user bob", "add-source all 127.0.0.1/32 certificate", "enable"];
     policies.publish(policy(1, &lines));
     let given = Arc::clone(&certificates);
-    with_door(&certificates, &policies, move |address| {
+    with_doors(&certificates, &policies, move |Doors { pb: address, .. }| {
         let mut stream = secured(&given, Some("alice"), address);
         assert_eq!(ask(&mut stream, codes::AUTH_REQ, &auth("bob", "")).1, "Authentication failed");
         assert_eq!(ask(&mut stream, codes::AUTH_REQ, &auth("alice", "")).0, codes::AUTH_RESP);
@@ -178,7 +236,7 @@ fn a_certificate_is_the_proof_of_its_common_name() {
 #[test]
 fn plaintext_behind_starttls_ends_the_connection() {
     let certificates = Certificates::new();
-    with_door(&certificates, &Arc::new(Policies::new()), |address| {
+    with_doors(&certificates, &Arc::new(Policies::new()), |Doors { pb: address, .. }| {
         let mut tcp = TcpStream::connect(address).unwrap();
         tcp.write_all(b"\0\0\0\x01\xff\0\0\0\x01\x01").unwrap();
         let mut answer = Vec::new();
@@ -192,9 +250,61 @@ fn permissive_lets_in_and_counts() {
     let certificates = Certificates::new();
     let policies = Arc::new(Policies::new());
     policies.publish(policy(1, &["add-user alice", "permissive"]));
-    let guard = with_door(&certificates, &policies, |address| {
+    let guard = with_doors(&certificates, &policies, |Doors { pb: address, .. }| {
         let mut tcp = TcpStream::connect(address).unwrap();
         assert_eq!(ask(&mut tcp, codes::PING_REQ, b""), PONG);
     });
     assert_eq!(serde_json::to_value(guard.figures()).unwrap()["security_would_refuse"], 1);
+}
+
+/// The base64 of `alice:secret`, and of other logins.
+const ALICE: &str = "YWxpY2U6c2VjcmV0";
+const ALICE_WRONG: &str = "YWxpY2U6d3Jvbmc=";
+const BOB: &str = "Ym9iOng=";
+
+/// The head of the answer to a ping with these headers.
+fn ping(stream: &mut (impl Read + Write), headers: &str) -> String {
+    write!(stream, "GET /ping HTTP/1.1\r\nHost: h\r\n{headers}\r\n").unwrap();
+    stream.flush().unwrap();
+    let mut answer = Vec::new();
+    let mut byte = [0];
+    while !answer.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        answer.extend_from_slice(&byte);
+    }
+    let head = String::from_utf8(answer).unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    stream.read_exact(&mut body).unwrap();
+    head
+}
+
+#[test]
+fn each_request_by_https_logs_in() {
+    let certificates = Arc::new(Certificates::new());
+    let policies = Arc::new(Policies::new());
+    let alice = ["add-user alice password=secret", "add-source alice 127.0.0.1/32 password"];
+    let bob = ["add-user bob", "add-source bob 10.0.0.0/8 trust", "enable"];
+    policies.publish(policy(1, &[&alice[..], &bob].concat()));
+    let (given, published) = (Arc::clone(&certificates), Arc::clone(&policies));
+    let guard = with_doors(&certificates, &policies, move |doors| {
+        let login = |base64: &str| format!("Authorization: Basic {base64}\r\n");
+        let mut plain = TcpStream::connect(doors.http).unwrap();
+        assert!(ping(&mut plain, &login(ALICE)).starts_with("HTTP/1.1 426 "));
+
+        let mut stream = given.client(None, TcpStream::connect(doors.https).unwrap());
+        assert!(ping(&mut stream, "").starts_with("HTTP/1.1 401 "));
+        assert!(ping(&mut stream, &login(ALICE)).starts_with("HTTP/1.1 200 "));
+        assert!(ping(&mut stream, &login(ALICE_WRONG)).starts_with("HTTP/1.1 401 "));
+        let forwarded = format!("X-Forwarded-For: 10.0.0.1\r\n{}", login(BOB));
+        assert!(
+            ping(&mut stream, &forwarded).starts_with("HTTP/1.1 401 "),
+            "the address is the connection's"
+        );
+        assert!(ping(&mut stream, &login(ALICE)).starts_with("HTTP/1.1 200 "));
+        published.publish(policy(2, &["enable"]));
+        assert!(ping(&mut stream, &login(ALICE)).starts_with("HTTP/1.1 401 "));
+    });
+    let told = serde_json::to_value(guard.figures()).unwrap();
+    assert_eq!((&told["security_logins"], &told["security_logins_refused"]), (&2.into(), &3.into()));
 }
