@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Writes a line of the log.
 pub(crate) fn tell(line: &SlowLine) {
-    let [queued, begin, key, head, disk, sync, replicas] = line.stages.map(millis);
+    let stage = |stage: SlowStage| millis(line.stages[stage as usize]);
     let message = if line.waits { "slow request still waits" } else { "slow request" };
     tracing::info!(
         target: "slow",
@@ -20,13 +20,13 @@ pub(crate) fn tell(line: &SlowLine) {
         bucket = line.bucket,
         key = line.key,
         ms = millis(line.time),
-        queued_ms = queued,
-        begin_ms = begin,
-        key_ms = key,
-        head_ms = head,
-        disk_ms = disk,
-        sync_ms = sync,
-        replicas_ms = replicas,
+        queued_ms = stage(SlowStage::Queued),
+        begin_ms = stage(SlowStage::Begin),
+        key_ms = stage(SlowStage::Key),
+        head_ms = stage(SlowStage::Head),
+        disk_ms = stage(SlowStage::Disk),
+        sync_ms = stage(SlowStage::Sync),
+        replicas_ms = stage(SlowStage::Replicas),
         nodes = nodes(line),
         siblings = line.siblings,
         bytes = line.bytes,

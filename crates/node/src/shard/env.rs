@@ -165,8 +165,8 @@ impl Env {
         now
     }
 
-    /// The time as it was read last since the last turn: no later than now, by the length of a turn at most. It costs a
-    /// reading of the clock once between two turns.
+    /// The last reading of the clock since a turn ended: a turn older than now at most. The first call after a turn
+    /// reads the clock.
     pub fn recent(&self) -> Monotonic {
         self.recent.get().unwrap_or_else(|| self.now())
     }
