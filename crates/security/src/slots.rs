@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::Error;
-use crate::slot::{Slot, SlotKey};
+use crate::permission::Permission;
+use crate::policy::Policy;
+use crate::slot::{Slot, SlotKey, Target, User};
+use crate::source::SourceUser;
 
 /// Bytes of all records: a snapshot of the log carries them in one piece, and each node holds them in memory.
 pub const POLICY_BYTES_MAX: usize = 4 << 20;
@@ -65,6 +68,25 @@ impl Slots {
         self.slots.get(key)
     }
 
+    /// Whether a user has a source and may administer the cluster: somebody can take security out of force again.
+    pub fn have_administrator(&self) -> bool {
+        let policy = Policy::compile(self, 0);
+        let administers = |user: &User| {
+            let id = policy.user(user.name.as_bytes());
+            id.is_some_and(|id| policy.may(id, Permission::Admin, Target::Any))
+        };
+        let has_source = |user: &User| {
+            self.iter().any(|slot| match slot {
+                Slot::Source(source) => match &source.user {
+                    SourceUser::All => true,
+                    SourceUser::User(name) => *name == user.name,
+                },
+                _ => false,
+            })
+        };
+        self.iter().any(|slot| matches!(slot, Slot::User(user) if administers(user) && has_source(user)))
+    }
+
     /// All records, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Slot> {
         self.slots.values()
@@ -79,6 +101,7 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Command;
     use crate::{Grant, Permissions, RESOURCE_NAME_BYTES_MAX, Resource, Role};
 
     fn grant(name: usize) -> Slot {
@@ -86,6 +109,21 @@ mod tests {
         bucket_type[..8].copy_from_slice(&(name as u64).to_be_bytes());
         let resource = Resource::Type(bucket_type.into());
         Slot::Grant(Grant { role: Role::All, resource, permissions: Permissions(1) })
+    }
+
+    #[test]
+    fn administrators_need_a_source_and_the_permission_on_everything() {
+        let mut slots = Slots::default();
+        let mut after = |line: &str| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let changes = Command::parse(&words).unwrap().plan(&slots, None).unwrap();
+            slots.apply(&changes).unwrap();
+            slots.have_administrator()
+        };
+        assert!(!after("add-user ann") && !after("add-source ann 127.0.0.1/32 trust"));
+        assert!(!after("grant annulet.admin on t to ann") && after("grant annulet.admin on any to ann"));
+        assert!(!after("del-source ann 127.0.0.1/32") && after("add-source all 10.0.0.0/8 trust"));
+        assert!(!after("revoke annulet.admin on any from ann"));
     }
 
     #[test]

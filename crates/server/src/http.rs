@@ -224,7 +224,7 @@ async fn converse(
             Incoming::Question(Question::Security(body)) => {
                 // It is noted with its words, if it is a change.
                 session.take_change();
-                let asked = (&wide.membership, &wide.hashing);
+                let asked = (&wide.membership, &wide.hashing, wide.guard.has_tls());
                 tell(&answer_security(&body, asked, from).await, &mut session, &mut out);
             }
             Incoming::Question(question) => {

@@ -38,6 +38,7 @@ use node::store::founding::{self, Founding};
 use node::{FoundBirth, GROUPS, INDEXING, Layout, ShardId, SlowRequests, layout};
 use os::{Address, OsDisk, OsRng};
 use ring::{MemberState, RingSize};
+use security::Mode;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::{SocketAddr, TcpListener};
@@ -153,7 +154,7 @@ pub fn serve(
     }
     let addresses = Addresses { pb, http, https, peers: address_of_peers };
     if !config.insecure {
-        warn_of_strangers(&addresses);
+        warn_of_strangers(&addresses, policies.current().settings().mode);
     }
     let memory = memory_limit(config.memory.map(|size| size.0));
     let listeners_of_shard = if https.is_some() { 3 } else { 2 };
@@ -632,7 +633,10 @@ pub fn shards_default(memory: u64) -> u16 {
 }
 
 /// Says so where clients of other machines are served, whoever they are.
-fn warn_of_strangers(addresses: &Addresses) {
+fn warn_of_strangers(addresses: &Addresses, mode: Mode) {
+    if mode == Mode::On {
+        return;
+    }
     let doors = [("protocol buffers", addresses.pb), ("HTTP", addresses.http)];
     for (protocol, address) in doors.into_iter().chain(addresses.https.map(|https| ("HTTPS", https))) {
         if !address.ip().to_canonical().is_loopback() {

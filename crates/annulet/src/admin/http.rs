@@ -1,5 +1,6 @@
 //! Asks a running node over HTTP, once.
 
+use super::login::Login;
 use crate::failure::{self, FAILED, Failure};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -81,9 +82,10 @@ impl Node {
 
     /// Sends a request and takes the answer.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
-        let address = self.address();
+        let (address, login) = (self.address(), Login::of_environment()?);
+        let ask = || ask_within(&address, method, path, body, (WAITS, login.as_ref()));
         let (begun, mut is_told) = (Instant::now(), false);
-        let mut answer = ask(&address, method, path, body);
+        let mut answer = ask();
         while let Some(cause) = answer.as_ref().ok().and_then(waits_for_leader)
             && begun.elapsed() < LEADER_WAIT_MAX
         {
@@ -93,7 +95,7 @@ impl Node {
                 writeln!(std::io::stderr(), "annulet: {cause}: waiting up to {seconds} s").ok();
             }
             std::thread::sleep(LEADER_ASK_EVERY);
-            answer = ask(&address, method, path, body);
+            answer = ask();
         }
         answer.map_err(|unanswered| match unanswered {
             Unanswered::Connect(error) => failure::unreachable(&address, &error),
@@ -108,7 +110,7 @@ impl Node {
     /// Where the node at `address` serves protocol buffers, as it says. If what is there speaks them itself, it is
     /// that.
     pub fn protocol_buffers(&self, address: &str) -> Result<String, Failure> {
-        let answer = match ask(address, "GET", "/stats", "") {
+        let answer = match ask_within(address, "GET", "/stats", "", (WAITS, None)) {
             Ok(answer) => answer,
             Err(Unanswered::Connect(error)) => return Err(failure::unreachable(address, &error)),
             Err(_) => return Ok(address.to_owned()),
@@ -137,14 +139,10 @@ fn waits_for_leader(answer: &Answer) -> Option<String> {
     may_end.then(|| cause.to_owned())
 }
 
-fn ask(address: &str, method: &str, path: &str, body: &str) -> Result<Answer, Unanswered> {
-    ask_within(address, method, path, body, WAITS)
-}
-
 /// Asks a node once for a page, and waits so long at most for its connection and each part of its answer. Its JSON, or
 /// why there is none.
 pub fn look(address: &str, path: &str, max: Duration) -> Result<Value, String> {
-    match ask_within(address, "GET", path, "", Waits { connect: max, answer: max }) {
+    match ask_within(address, "GET", path, "", (Waits { connect: max, answer: max }, None)) {
         Ok(answer) if answer.body.is_object() => Ok(answer.body),
         Ok(answer) => Err(format!("HTTP status {}", answer.status)),
         Err(Unanswered::Connect(error) | Unanswered::Io(error)) => Err(error.to_string()),
@@ -157,9 +155,9 @@ fn ask_within(
     method: &str,
     path: &str,
     body: &str,
-    waits: Waits,
+    way: (Waits, Option<&Login>),
 ) -> Result<Answer, Unanswered> {
-    let answer = exchange(address, method, path, body, waits)?;
+    let answer = exchange(address, method, path, body, way)?;
     let text = String::from_utf8_lossy(&answer);
     let (head, body) = text.split_once("\r\n\r\n").ok_or(Unanswered::NotHttp)?;
     let head = head.strip_prefix("HTTP/").ok_or(Unanswered::NotHttp)?;
@@ -178,21 +176,31 @@ fn exchange(
     method: &str,
     path: &str,
     body: &str,
-    waits: Waits,
+    (waits, login): (Waits, Option<&Login>),
 ) -> Result<Vec<u8>, Unanswered> {
-    let mut stream = connect(address, waits.connect).map_err(Unanswered::Connect)?;
+    let tcp = connect(address, waits.connect).map_err(Unanswered::Connect)?;
+    tcp.set_read_timeout(Some(waits.answer)).map_err(Unanswered::Io)?;
+    let authorization = login.and_then(Login::authorization);
+    let authorization = authorization.map(|it| format!("Authorization: {it}\r\n")).unwrap_or_default();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n",
+         {authorization}Content-Length: {}\r\n\r\n",
         body.len()
     );
+    let answer = match login {
+        None => talk(tcp, &head, body),
+        Some(login) => login.secure(address, tcp).and_then(|stream| talk(stream, &head, body)),
+    };
+    answer.map_err(Unanswered::Io)
+}
+
+/// Sends a request, and reads until the node ends the connection.
+fn talk(mut stream: impl Read + Write, head: &str, body: &str) -> std::io::Result<Vec<u8>> {
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body.as_bytes())?;
+    stream.flush()?;
     let mut answer = Vec::new();
-    stream
-        .set_read_timeout(Some(waits.answer))
-        .and_then(|()| stream.write_all(head.as_bytes()))
-        .and_then(|()| stream.write_all(body.as_bytes()))
-        .and_then(|()| stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer))
-        .map_err(Unanswered::Io)?;
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
     Ok(answer)
 }
 

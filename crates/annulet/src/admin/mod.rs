@@ -5,7 +5,7 @@
 //! * `cluster.rs`: members of the cluster and changes of them.
 //! * `compact.rs`: compaction of a node's stores.
 //! * `diag.rs`: a file for whoever looks into a problem. `redact.rs`: without its secrets.
-//! * `log.rs`: levels of a node's log.
+//! * `log.rs`: levels of a node's log. `login.rs`: HTTPS, and a user with a password.
 //! * `http.rs`: requests to a running node.
 //! * `purge.rs`: reaping and erasing.
 //! * `security.rs`: users, groups, sources and grants.
@@ -23,6 +23,7 @@ mod compact;
 mod diag;
 pub(crate) mod http;
 mod log;
+mod login;
 mod purge;
 mod recover;
 mod redact;

@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The first line of a file.
-fn password(path: &Path) -> Result<String, Failure> {
+pub(super) fn password(path: &Path) -> Result<String, Failure> {
     let failed = |what: String| Failure::new(FAILED, format!("{}: {what}", path.display()));
     let mut text = String::new();
     let read = if path == Path::new("-") {

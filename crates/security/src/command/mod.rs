@@ -106,6 +106,11 @@ pub enum CommandError {
     /// An option is not of the form `key=value`.
     #[error("Invalid option {0}, options are of the form key=value")]
     Option(String),
+    /// Nobody could log in and administer the cluster.
+    #[error(
+        "Security is not enabled: nobody could disable it again. Give a user a source, and grant annulet.admin on any"
+    )]
+    NoAdministrator,
     /// There are more options, or longer ones, than a record has.
     #[error("There are too many options, or one is too long")]
     Options,

@@ -205,6 +205,9 @@ impl PolicyChanges {
             let view = print.show(slots, &policy).map_err(|error| wrong(&error))?;
             return Err(shown(&view, state));
         }
+        if asked.command == ::security::Command::SetMode(Mode::On) && !slots.have_administrator() {
+            return Err(wrong(&CommandError::NoAdministrator));
+        }
         let changes = asked.command.plan(slots, asked.credential.clone()).map_err(|error| wrong(&error))?;
         slots.clone().apply(&changes).map_err(|error| Answered::wrong(409, error))?;
         let added = changes
@@ -250,7 +253,7 @@ fn wrong(error: &CommandError) -> Answered {
     let status = match error {
         CommandError::User(_) | CommandError::Group(_) | CommandError::Names(_) => 404,
         CommandError::InUse | CommandError::Cycle(_) | CommandError::Memberships => 409,
-        CommandError::TooManyGroups => 409,
+        CommandError::TooManyGroups | CommandError::NoAdministrator => 409,
         _ => 400,
     };
     Answered::wrong(status, error)

@@ -1,6 +1,7 @@
 //! The doors with a policy in force, by clients over real sockets.
 
 use super::door::DoorGuard;
+use super::hashing::Hashing;
 use super::password::{SALT_BYTES, hash};
 use super::policies::Policies;
 use super::tls::ClientTls;
@@ -120,6 +121,7 @@ fn wide(membership: membership::Handle, guard: Arc<DoorGuard>, is_https: bool) -
         trees: Arc::new(NodeTrees::new(1, Arc::clone(&mailboxes), JournalCheck::None)),
         groups: Arc::new(NodeGroups::new(1, mailboxes)),
         purges: Arc::default(),
+        hashing: Hashing::new(),
         has_births: false,
         hosts: Arc::default(),
         guard,
@@ -127,6 +129,7 @@ fn wide(membership: membership::Handle, guard: Arc<DoorGuard>, is_https: bool) -
         http: SocketAddr::from(([127, 0, 0, 1], 8098)).into(),
         drain: Arc::new(Drain::new(Duration::ZERO)),
         log: Arc::new(NoLog),
+        slow: node::SlowRequests::off(),
         peers: None,
     }
 }

@@ -8,7 +8,7 @@
 use super::Hashing;
 use crate::audit;
 use crate::membership::{Answered, Handle, PolicyCommand};
-use ::security::Command;
+use ::security::{Command, Mode};
 use bytes::Bytes;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -27,13 +27,19 @@ struct Asked {
 /// Answers a request of an operator.
 pub(crate) async fn answer(
     body: &Bytes,
-    (membership, hashing): (&Handle, &Hashing),
+    (membership, hashing, has_tls): (&Handle, &Hashing, bool),
     from: Option<SocketAddr>,
 ) -> Answered {
     let (asked, command) = match read(body) {
         Ok(read) => read,
         Err(answered) => return answered,
     };
+    if command == Command::SetMode(Mode::On) && !has_tls {
+        return Answered::wrong(
+            409,
+            "Security is not enabled: without --tls-cert no client could log in at this node",
+        );
+    }
     let is_view = matches!(command, Command::Print(_));
     let credential = match command.password() {
         None => Ok(None),

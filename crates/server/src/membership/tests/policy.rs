@@ -2,7 +2,7 @@
 
 use super::alone::{alone, config, propose};
 use super::*;
-use ::security::{Mode, Settings, Slot};
+use ::security::{Mode, Settings, Slot, Slots};
 use std::fs;
 
 fn opened(entered: Entered, data: &Path, life: u64, policies: &Arc<Policies>) -> Part {
@@ -145,6 +145,12 @@ fn commands_change_the_policy_before_they_are_answered() {
         assert_eq!((answered.status, &answered.body["error"]), (status, &json!(text)), "{line}");
     }
 
+    let refused = command(&mut part, "enable");
+    let text = refused.body["error"].as_str().unwrap();
+    assert!(refused.status == 409 && text.starts_with("Security is not enabled: nobody could"), "{text}");
+    for line in ["add-source ann 127.0.0.1/32 trust", "grant annulet.admin on any to ann"] {
+        assert_eq!(command(&mut part, line).status, 200, "{line}");
+    }
     assert_eq!(command(&mut part, "enable").body["text"], "Enabled");
     assert_eq!(policies.current().settings().mode, Mode::On);
     assert_eq!(command(&mut part, "del-user ann").body["text"], "Successfully deleted ann");
@@ -205,8 +211,13 @@ fn security_is_not_put_in_force_beside_an_older_program() {
     let data = tempfile::tempdir().unwrap();
     let names = ["a@h", "b@h", "c@h"];
     let mut founded = entered(&config(data.path()), None, members(&names), Vec::new()).unwrap();
-    let slot = Slot::Settings(Settings::default());
-    let changes = vec![(slot.key().encode(), Some(slot.encode()))];
+    let mut slots = Slots::default();
+    for line in ["add-user ann", "add-source ann 127.0.0.1/32 trust", "grant annulet.admin on any to ann"] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let changes = ::security::Command::parse(&words).unwrap().plan(&slots, None).unwrap();
+        slots.apply(&changes).unwrap();
+    }
+    let changes = slots.iter().map(|slot| (slot.key().encode(), Some(slot.encode()))).collect();
     founded.standing.state.apply(&Command::ChangePolicy { expected: 0, changes }).unwrap();
     let mut part = opened(founded, data.path(), 1, &policies());
     let now = part.clock.now();
