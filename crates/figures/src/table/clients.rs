@@ -40,12 +40,7 @@ pub(super) const CLIENTS: &[Figure] = rows! {
     Gauge "node_put_fsm_time_100" "" Microseconds: "longest time of a put";
     Counter "errors_total" "annulet_request_errors" Count: "requests answered with an error";
     Counter "refused_total" "annulet_requests_refused" Count: "requests refused because there was too much to do";
-    Counter "slow_gets_total" "annulet_slow_requests" Count ["op" = "get"]:
-        "requests that took as long as `--slow`, or longer";
-    Counter "slow_puts_total" "annulet_slow_requests" Count ["op" = "put"]:
-        "requests that took as long as `--slow`, or longer";
-    Counter "slow_deletes_total" "annulet_slow_requests" Count ["op" = "delete"]:
-        "requests that took as long as `--slow`, or longer";
+    Counter "slow_total" "annulet_slow_requests" Count: "requests that took as long as `--slow`, or longer";
     Gauge "requests_under_way" "annulet_requests_under_way" Count: "requests that are not answered yet";
     Counter "hops_total" "annulet_request_hops" Count: "requests passed on to another shard of this node";
     Counter "consistent_gets_total" "annulet_consistent_requests" Count ["op" = "get"]:

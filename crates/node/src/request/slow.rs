@@ -79,13 +79,8 @@ impl Task {
 
     /// Counts it once.
     fn note_slow(&mut self, env: &mut Env) {
-        if std::mem::replace(&mut self.is_slow, true) {
-            return;
-        }
-        match self.op() {
-            SlowOp::Get => env.counters.slow_gets += 1,
-            SlowOp::Put => env.counters.slow_puts += 1,
-            SlowOp::Delete => env.counters.slow_deletes += 1,
+        if !std::mem::replace(&mut self.is_slow, true) {
+            env.counters.slow += 1;
         }
     }
 

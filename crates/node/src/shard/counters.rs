@@ -29,12 +29,8 @@ base::counters! {
         errors => "errors_total",
         /// Requests refused because too much was under way.
         refused => "refused_total",
-        /// Gets that took as long as the threshold of the log of slow requests, or longer.
-        slow_gets => "slow_gets_total",
-        /// The same of puts.
-        slow_puts => "slow_puts_total",
-        /// The same of deletes.
-        slow_deletes => "slow_deletes_total",
+        /// Requests that took as long as the threshold of the log of slow requests, or longer.
+        slow => "slow_total",
         /// Requests passed on to another node.
         forwards,
         /// Reads for other nodes.

@@ -85,7 +85,7 @@ fn names_the_silent_node() -> bool {
         assert_eq!((line.op.name(), &*line.bucket_type, &*line.bucket), ("put", "default", "b"));
         assert_eq!((line.siblings, line.bytes), (Some(1), 4));
     }
-    assert_eq!(cluster.nodes[0].as_ref().unwrap().stats().counters.slow_puts, 1);
+    assert_eq!(cluster.nodes[0].as_ref().unwrap().stats().counters.slow, 1);
     match &first[..] {
         [] => false,
         [first] => {
@@ -142,7 +142,7 @@ fn a_write_that_was_passed_on_names_the_node_that_hangs() {
     let told: Vec<_> = lines_of(&mut cluster, 0).iter().map(|line| (line.waits, waits_of(line))).collect();
     let hangs = |ms, waits| vec![(NAMES[to].to_owned(), millis(ms), waits)];
     assert_eq!(told, [(true, hangs(100, true)), (false, hangs(150, false))]);
-    let count = |node: usize| cluster.nodes[node].as_ref().unwrap().stats().counters.slow_puts;
+    let count = |node: usize| cluster.nodes[node].as_ref().unwrap().stats().counters.slow;
     assert_eq!(count(0), 0, "the node that coordinates it counts");
 }
 
@@ -192,5 +192,5 @@ fn many_slow_requests_are_a_few_lines_and_a_count() {
     assert!(ids.iter().all(|id| cluster.answers.remove(id) == Some(Ok(put_ok()))));
     assert_eq!(lines(&mut cluster), []);
     assert_eq!(cluster.slow.read().1, 50, "each end was left out");
-    assert_eq!(cluster.nodes[0].as_ref().unwrap().stats().counters.slow_puts, 50);
+    assert_eq!(cluster.nodes[0].as_ref().unwrap().stats().counters.slow, 50);
 }
