@@ -12,7 +12,7 @@ use super::task::TaskTable;
 use super::task::{BlockedOn, Coordinator, LINGERING_MAX, PendingReply, PreviousVersion, Task};
 use super::unsent::UnsentAsks;
 use crate::frontdoor::latency::Timed;
-use crate::frontdoor::slow::{SlowLooks, StageClock};
+use crate::frontdoor::slow::SlowLooks;
 use crate::shard::awaiting::Waiter;
 use crate::shard::effect::Effect;
 use crate::shard::env::Env;
@@ -124,7 +124,7 @@ impl Requests {
         let mut work = Task::new(reply_to, coordinator, ledger_key, props, times.deadline);
         let now = env.now();
         work.begun = Some(now);
-        work.stages = StageClock::begun(times.came, now);
+        work.came = times.came;
         work.epoch = Some(env.topology.epoch);
         env.activity.note_client(now);
         self.start(env, work);

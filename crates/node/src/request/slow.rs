@@ -22,9 +22,9 @@ impl Requests {
             return;
         }
         let stage = work.stage();
-        work.stages.enter(stage, env.recent());
+        work.stages().enter(stage, env.recent());
         if !work.is_slow {
-            self.looks.note(env, work.stages.came());
+            self.looks.note(env, work.came);
         }
     }
 
@@ -37,7 +37,7 @@ impl Requests {
     pub(super) fn look_for_slow(&mut self, env: &mut Env, now: Monotonic) {
         let Some(came_max) = self.looks.begin(env, now) else { return };
         let is_new = |work: &Task| work.has_client() && !work.is_slow;
-        for id in self.tasks.names(|work| is_new(work) && work.stages.came() <= came_max) {
+        for id in self.tasks.names(|work| is_new(work) && work.came <= came_max) {
             if !self.looks.have_room(env, now) {
                 break;
             }
@@ -47,7 +47,7 @@ impl Requests {
         }
 
         let others = self.tasks.of_clients().filter(|work| is_new(work));
-        if let Some(first) = others.map(|work| work.stages.came()).min() {
+        if let Some(first) = others.map(|work| work.came).min() {
             self.looks.note(env, first);
         }
     }
@@ -57,20 +57,20 @@ impl Task {
     /// Another node is asked.
     pub(super) fn note_ask(&mut self, env: &Env, node: NodeId) {
         if self.has_client() && env.knobs.slow.threshold().is_some() {
-            self.stages.ask(node, env.recent());
+            self.stages().ask(node, env.recent());
         }
     }
 
     /// Another node has answered, or will not.
     pub(super) fn note_answer(&mut self, env: &Env, node: NodeId) {
         if self.has_client() && env.knobs.slow.threshold().is_some() {
-            self.stages.answered(node, env.recent());
+            self.stages().answered(node, env.recent());
         }
     }
 
     /// Its client is about to be answered.
     pub(super) fn note_end(&mut self, env: &mut Env, result: &Result<Response, Error>, now: Monotonic) {
-        let is_slow = |threshold| now.since(self.stages.came()) >= threshold || self.is_slow;
+        let is_slow = |threshold| now.since(self.came) >= threshold || self.is_slow;
         if env.knobs.slow.threshold().is_some_and(is_slow) {
             self.note_slow(env);
             self.write_line(env, Some(result), now);
@@ -84,13 +84,14 @@ impl Task {
         }
     }
 
-    fn write_line(&self, env: &mut Env, result: Option<&Result<Response, Error>>, now: Monotonic) {
+    fn write_line(&mut self, env: &mut Env, result: Option<&Result<Response, Error>>, now: Monotonic) {
+        let stages = *self.stages();
         // A coordinator may have given its names to its answer.
         let names = key::decode_object_key(&self.key).expect("a client's request has the key of an object");
         let slow = SlowRequest {
             op: self.op(),
             names: [&names.bucket_type, &names.bucket, names.key],
-            stages: &self.stages,
+            stages: &stages,
             siblings: self.siblings(result),
             bytes: self.bytes,
             waits: result.is_none(),

@@ -158,8 +158,10 @@ pub(crate) struct Task {
     pub deadline: Monotonic,
     /// When it began, if it is a client's.
     pub begun: Option<Monotonic>,
-    /// The stages of a client's request.
-    pub stages: StageClock,
+    /// When a client's request came to its node.
+    pub came: Monotonic,
+    /// The stages of a client's request, from its first wait on.
+    stages: Option<StageClock>,
     /// Whether a line says that it is slow.
     pub is_slow: bool,
     /// By which epoch it chose whom it asks, if it chose.
@@ -208,7 +210,8 @@ impl Task {
             props,
             deadline,
             begun: None,
-            stages: StageClock::default(),
+            came: deadline,
+            stages: None,
             is_slow: false,
             epoch: None,
             unpassed: None,
@@ -252,6 +255,12 @@ impl Task {
             BlockedOn::Nothing if self.parting.is_some() => SlowStage::Sync,
             BlockedOn::Nothing => SlowStage::Replicas,
         }
+    }
+
+    /// The stages of a client's request. Those before its first wait are made of its times.
+    pub fn stages(&mut self) -> &mut StageClock {
+        let (came, begun) = (self.came, self.begun.unwrap_or(self.came));
+        self.stages.get_or_insert_with(|| StageClock::begun(came, begun))
     }
 
     /// Whether it is another node's repair.

@@ -191,9 +191,9 @@ impl Session {
         if self.closing {
             return Incoming::Close;
         }
-        let limits = match self.access.admits() {
-            Ok(()) => self.limits,
-            Err(_) => self.limits.within(FRAME_BEFORE_LOGIN_MAX),
+        let limits = match self.access.mode() == Mode::On && self.access.admits().is_err() {
+            false => self.limits,
+            true => self.limits.within(FRAME_BEFORE_LOGIN_MAX),
         };
         match next_frame(input, limits) {
             Ok(None) => Incoming::Wait,
@@ -238,8 +238,14 @@ impl Session {
     }
 
     fn on_frame(&mut self, frame: Frame, out: &mut Vec<u8>) -> Incoming {
-        let comes_before_login = matches!(frame.code, codes::START_TLS | codes::AUTH_REQ);
-        if !comes_before_login && let Err(denied) = self.access.admits() {
+        if self.access.mode() == Mode::Off {
+            // Riak has no such code then, so nothing of the body is looked at.
+            if frame.code == codes::AUTH_REQ {
+                return self.on_decode_error(&DecodeError::UnknownCode(codes::AUTH_REQ), out);
+            }
+        } else if !matches!(frame.code, codes::START_TLS | codes::AUTH_REQ)
+            && let Err(denied) = self.access.admits()
+        {
             response::error(out, &denied.to_string());
             return Incoming::Answered;
         }
@@ -256,14 +262,14 @@ impl Session {
 
     fn on_request(&mut self, request: protocol::Request, out: &mut Vec<u8>) -> Result<Incoming, DecodeError> {
         use protocol::Request as R;
-        self.under_way = None;
-        if self.access.mode() != Mode::Off {
-            let needs = needs(&request);
-            if let Err(denied) = self.access.check(needs) {
-                response::error(out, &denied.to_string());
-                return Ok(Incoming::Answered);
-            }
-            self.under_way = lasts(&request).then(|| needs.into());
+        if self.under_way.is_some() {
+            self.under_way = None;
+        }
+        if self.access.mode() != Mode::Off
+            && let Err(denied) = self.check(&request)
+        {
+            response::error(out, &denied.to_string());
+            return Ok(Incoming::Answered);
         }
         match request {
             R::Ping => response::empty(out, codes::PING_RESP),
@@ -277,7 +283,7 @@ impl Session {
             }
             R::GetServerInfo => response::server_info(out, &self.identity.node, &self.identity.version),
             R::StartTls => response::error(out, errors::NO_START_TLS),
-            R::Auth(_) if self.access.mode() == Mode::Off || self.access.has_user() => {
+            R::Auth(_) if self.access.has_user() => {
                 return Err(DecodeError::UnknownCode(codes::AUTH_REQ));
             }
             R::Auth(_) if !self.access.is_secure() => response::error(out, &Denied::Plaintext.to_string()),
@@ -289,6 +295,15 @@ impl Session {
             }
         }
         Ok(Incoming::Answered)
+    }
+
+    /// Checks the permissions of a message, and keeps its needs if its answer lasts.
+    #[inline(never)]
+    fn check(&mut self, request: &protocol::Request) -> Result<(), Denied> {
+        let needs = needs(request);
+        self.access.check(needs)?;
+        self.under_way = lasts(request).then(|| needs.into());
+        Ok(())
     }
 
     fn on_decode_error(&mut self, error: &DecodeError, out: &mut Vec<u8>) -> Incoming {
