@@ -4,12 +4,15 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use protocol::frame::{FRAME_BEFORE_FIRST_MAX, FRAME_MAX, READ_STEP};
-use protocol::messages::ErrorResp;
+use protocol::messages::{AuthReq, ErrorResp};
 use protocol::{Frame, Limits, Message, Request, codes, next_frame};
 
+use rustls::{ClientConnection, StreamOwned};
+
 use crate::Error;
+use crate::transport::Transport;
 
 /// The largest answer taken: several siblings of the largest size a put may have.
 const ANSWER_MAX: usize = 1 << 30;
@@ -33,7 +36,7 @@ impl Default for Timeouts {
 /// A connection to one node.
 #[derive(Debug)]
 pub struct Client {
-    stream: TcpStream,
+    stream: Transport,
     received: BytesMut,
     chunk: Vec<u8>,
     sending: Vec<u8>,
@@ -50,13 +53,45 @@ impl Client {
         stream.set_read_timeout(Some(timeouts.io))?;
         stream.set_write_timeout(Some(timeouts.io))?;
         Ok(Client {
-            stream,
+            stream: Transport::Plain(stream),
             received: BytesMut::new(),
             chunk: vec![0; READ_STEP],
             sending: Vec::new(),
             answered: false,
             dead: false,
         })
+    }
+
+    /// Goes on under TLS, as the state of TLS has it. The connection has to be new, and in plaintext.
+    ///
+    /// # Errors
+    /// A node without a certificate, and a certificate that is not verified.
+    ///
+    /// # Panics
+    /// If the connection is under TLS.
+    pub fn start_tls(self, tls: ClientConnection) -> Result<Client, Error> {
+        let mut client = self;
+        let () = client.call(&Request::StartTls, codes::START_TLS)?;
+        if !client.received.is_empty() {
+            return Err(Error::Protocol("bytes in plaintext behind the begin of TLS".into()));
+        }
+        let Client { stream, received, chunk, sending, answered, dead } = client;
+        let Transport::Plain(socket) = stream else { panic!("a connection is encrypted once") };
+        let mut stream = StreamOwned::new(tls, socket);
+        // The certificate is verified before a password is sent.
+        stream.conn.complete_io(&mut stream.sock)?;
+        let stream = Transport::Tls(Box::new(stream));
+        Ok(Client { stream, received, chunk, sending, answered, dead })
+    }
+
+    /// Logs in. Without a password, the client certificate of the connection is the proof.
+    ///
+    /// # Errors
+    /// A login that is refused, and a node that asks for none.
+    pub fn log_in(&mut self, user: &str, password: Option<&str>) -> Result<(), Error> {
+        let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let login = AuthReq { user: bytes(user), password: bytes(password.unwrap_or_default()) };
+        self.call(&Request::Auth(login), codes::AUTH_RESP)
     }
 
     /// Sends a frame with any code and body, sound or not.
@@ -121,7 +156,8 @@ impl Client {
 
     fn flush(&mut self) -> Result<(), Error> {
         self.check_alive()?;
-        self.stream.write_all(&self.sending).inspect_err(|_| self.dead = true)?;
+        let sent = self.stream.write_all(&self.sending).and_then(|()| self.stream.flush());
+        sent.inspect_err(|_| self.dead = true)?;
         Ok(())
     }
 

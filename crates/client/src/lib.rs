@@ -3,6 +3,8 @@
 //! For the command line and for tests that need a real socket; no pool, no retries, no name service.
 //! Bucket types are given as `None` for the default one.
 //!
+//! Under TLS ([`Client::start_tls`]) a client may log in ([`Client::log_in`]).
+//!
 //! Invariant: an answer is never taken for that of another request. After a transport or protocol error,
 //! a timeout included, the connection is dead and every later call says so; connect again.
 //!
@@ -21,6 +23,7 @@ mod connection;
 mod error;
 mod operations;
 mod options;
+mod transport;
 
 pub use connection::{Client, Timeouts};
 pub use error::Error;

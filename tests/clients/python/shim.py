@@ -2,6 +2,7 @@
 
 The client takes abstract base classes from `collections`, which has lost them, and passes `verbose` to
 `namedtuple`, which no longer takes it. By HTTP it leaves the values of siblings as text, where it gives bytes otherwise.
+Under TLS it makes its socket by hand.
 """
 
 import collections
@@ -39,3 +40,20 @@ def _parse_sibling_of_bytes(self, sibling, headers, data):
 
 
 HttpCodec._parse_sibling = _parse_sibling_of_bytes
+
+# It makes a socket of TLS by a constructor that is not public any more.
+from riak.security import SecurityError  # noqa: E402
+from riak.transports.security import configure_ssl_context  # noqa: E402
+from riak.transports.tcp.connection import TcpConnection  # noqa: E402
+
+
+def _ssl_handshake(self):
+    try:
+        context = configure_ssl_context(self._client._credentials)
+        self._socket = context.wrap_socket(self._socket, server_hostname=self._address[0])
+    except Exception as error:
+        raise SecurityError(error) from error
+    return True
+
+
+TcpConnection._ssl_handshake = _ssl_handshake

@@ -1,9 +1,12 @@
-//! `annulet admin cert`: the certificates by which the nodes of a cluster know each other.
+//! `annulet admin cert`: the certificates by which the nodes of a cluster know each other, and those of client ports.
 //!
-//! The folder has the authority (`ca.pem`, `ca.key`) and for each node a certificate and a key, named by what stands
-//! before the `@` of its name. What is there is kept: an authority that was overwritten would lock every node out.
+//! The folder has the authority (`ca.pem`, `ca.key`) and for each node a certificate and a key, named by the part of its
+//! name before the `@`. Files that are there are kept: an authority that was overwritten would lock every node out.
 //! A node's certificate ends after a year, or `--days`; the authority's does not end. A node is locked out by a new
 //! authority for the others. A certificate that is to be replaced is removed with its key, and made again.
+//!
+//! Another folder has an authority for client ports: certificates of their hosts, and of users that log in by one. One
+//! authority for both would let clients join, so a call makes certificates of one kind.
 
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use rcgen::{
@@ -43,6 +46,13 @@ pub struct CertArgs {
     /// Name of a node, as in `serve --name`; once for each node.
     #[arg(long = "name", value_name = "NAME@HOST")]
     names: Vec<String>,
+    /// Host name or address of a client port, for `serve --tls-cert`; once for each. Give another folder than that of
+    /// the nodes' certificates.
+    #[arg(long = "host", value_name = "HOST", conflicts_with = "names")]
+    hosts: Vec<String>,
+    /// User that logs in with a certificate; once for each. For the authority of `serve --tls-client-ca`.
+    #[arg(long = "user", value_name = "USER", conflicts_with = "names")]
+    users: Vec<String>,
     /// Days until the certificates of nodes end.
     #[arg(long, value_name = "DAYS", default_value_t = DAYS_DEFAULT,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(DAYS_MAX)))]
@@ -51,17 +61,59 @@ pub struct CertArgs {
 
 /// Makes what is missing, and says what that was.
 pub fn run(args: &CertArgs) -> Result<(), Failure> {
-    for (path, made) in make(&args.dir, &args.names, args.days)? {
+    let clients = args.hosts.iter().map(|name| Leaf::Host(name));
+    let clients = clients.chain(args.users.iter().map(|name| Leaf::User(name)));
+    let leaves = args.names.iter().map(|name| Leaf::Node(name)).chain(clients).collect::<Vec<_>>();
+    for (path, made) in make_all(&args.dir, &leaves, args.days)? {
         let word = if made { "made" } else { "kept" };
         writeln!(io::stdout(), "{word}  {}", path.display())?;
     }
     Ok(())
 }
 
-/// Makes the missing files in `dir`; certificates of nodes end after so many days. Returns all certificates, and whether
-/// each is new.
+/// Makes the missing files of nodes in `dir`; certificates of nodes end after so many days. Returns all certificates,
+/// and whether each is new.
 pub fn make(dir: &Path, names: &[String], days: u32) -> Result<Vec<(PathBuf, bool)>, Failure> {
-    let files = names.iter().map(|name| node_files(dir, name)).collect::<Result<Vec<_>, _>>()?;
+    make_all(dir, &names.iter().map(|name| Leaf::Node(name)).collect::<Vec<_>>(), days)
+}
+
+/// The owner of a certificate.
+enum Leaf<'a> {
+    /// A node, to other nodes.
+    Node(&'a str),
+    /// A host of a client port.
+    Host(&'a str),
+    /// A user.
+    User(&'a str),
+}
+
+impl Leaf<'_> {
+    fn files(&self, dir: &Path) -> Result<Files, Failure> {
+        match *self {
+            Leaf::Node(name) => node_files(dir, name),
+            Leaf::Host(name) => named_files(dir, name, "--host"),
+            Leaf::User(name) => named_files(dir, name, "--user"),
+        }
+    }
+
+    fn params(&self, end: OffsetDateTime) -> Result<CertificateParams, Failure> {
+        match *self {
+            Leaf::Node(name) => Ok(node(name, end)),
+            Leaf::Host(name) => leaf(name, vec![name.to_owned()], ExtendedKeyUsagePurpose::ServerAuth, end),
+            Leaf::User(name) => leaf(name, Vec::new(), ExtendedKeyUsagePurpose::ClientAuth, end),
+        }
+    }
+
+    /// Whether the files are of use.
+    fn check(&self, ca: &Files, files: &Files) -> Result<(), Failure> {
+        let Leaf::Node(name) = *self else { return Ok(()) };
+        check_files(&ca.certificate, &files.certificate, &files.key, name)
+            .map_err(|error| Failure::new(FAILED, error.to_string()))
+    }
+}
+
+fn make_all(dir: &Path, leaves: &[Leaf<'_>], days: u32) -> Result<Vec<(PathBuf, bool)>, Failure> {
+    let files = leaves.iter().map(|leaf| leaf.files(dir)).collect::<Result<Vec<_>, _>>()?;
     let end = end_after(days);
     std::fs::create_dir_all(dir).map_err(|error| failed(dir, error))?;
     let ca = authority_files(dir);
@@ -77,15 +129,14 @@ pub fn make(dir: &Path, names: &[String], days: u32) -> Result<Vec<(PathBuf, boo
     let key = KeyPair::from_pem(&key).map_err(|error| failed(&ca.key, error))?;
     // An authority that was made elsewhere may be called otherwise; the check below would tell.
     let issuer = Issuer::new(authority(), key);
-    for (name, files) in names.iter().zip(files) {
+    for (leaf, files) in leaves.iter().zip(files) {
         let made = missing(&files)?;
         if made {
             let key = new_key(&files)?;
-            let certificate = node(name, end).signed_by(&key, &issuer);
+            let certificate = leaf.params(end)?.signed_by(&key, &issuer);
             files.write(&key, &certificate.map_err(|error| failed(&files.certificate, error))?.pem())?;
         }
-        check_files(&ca.certificate, &files.certificate, &files.key, name)
-            .map_err(|error| Failure::new(FAILED, error.to_string()))?;
+        leaf.check(&ca, &files)?;
         done.push((files.certificate, made));
     }
     Ok(done)
@@ -113,6 +164,14 @@ pub fn node_files(dir: &Path, name: &str) -> Result<Files, Failure> {
         return Err(unusable(format!("{stem:?} cannot be the name of a node's files")));
     }
     Ok(Files { certificate: dir.join(format!("{stem}.pem")), key: dir.join(format!("{stem}.key")) })
+}
+
+/// The files of a host or a user.
+fn named_files(dir: &Path, name: &str, option: &str) -> Result<Files, Failure> {
+    if name.is_empty() || name == "ca" || name.starts_with('.') || name.contains(['/', '\0']) {
+        return Err(Failure::new(UNUSABLE, format!("{option}: {name:?} cannot be the name of files")));
+    }
+    Ok(Files { certificate: dir.join(format!("{name}.pem")), key: dir.join(format!("{name}.key")) })
 }
 
 impl Files {
@@ -157,6 +216,23 @@ fn node(name: &str, end: OffsetDateTime) -> CertificateParams {
     params
 }
 
+/// A certificate for one purpose, of these names and addresses.
+fn leaf(
+    name: &str,
+    hosts: Vec<String>,
+    purpose: ExtendedKeyUsagePurpose,
+    end: OffsetDateTime,
+) -> Result<CertificateParams, Failure> {
+    let params = CertificateParams::new(hosts);
+    let mut params = params.map_err(|error| Failure::new(UNUSABLE, format!("--host: {name:?}: {error}")))?;
+    params.distinguished_name = called(name);
+    params.not_after = end;
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![purpose];
+    Ok(params)
+}
+
 /// The moment after so many days.
 fn end_after(days: u32) -> OffsetDateTime {
     let end = SystemTime::now() + Duration::from_secs(u64::from(days) * 24 * 3600);
@@ -179,4 +255,32 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
 
 fn failed(path: &Path, what: impl ToString) -> Failure {
     Failure::new(FAILED, format!("{}: {}", path.display(), what.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use x509_parser::prelude::{FromDer, X509Certificate};
+
+    #[test]
+    fn certificates_of_clients_have_one_purpose() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, names) = (folder.path(), ["127.0.0.1".to_owned(), "ann".to_owned()]);
+        let leaves = || [Leaf::Host(&names[0]), Leaf::User(&names[1])];
+        let made = make_all(dir, &leaves(), 1).ok().unwrap();
+        assert!(made.len() == 3 && made.iter().all(|(_, is_new)| *is_new), "the authority, and two of it");
+        assert!(make_all(dir, &leaves(), 1).ok().unwrap().iter().all(|(_, is_new)| !is_new));
+
+        let purposes = |file: &str| {
+            let pem = std::fs::read(dir.join(file)).unwrap();
+            let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).unwrap();
+            let (_, parsed) = X509Certificate::from_der(&pem.contents).unwrap();
+            let key_usage = parsed.extended_key_usage().unwrap().unwrap().value;
+            (key_usage.server_auth, key_usage.client_auth)
+        };
+        assert_eq!((purposes("127.0.0.1.pem"), purposes("ann.pem")), ((true, false), (false, true)));
+        for bad in ["", "ca", ".hidden", "a/b"] {
+            assert!(make_all(dir, &[Leaf::User(bad)], 1).is_err(), "{bad:?}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
-//! The login of the command line at a node with security on: HTTPS, and a user with a password.
+//! The login of the command line at a node with security on: TLS, and a user with a password.
 //!
-//! 1. `ANNULET_CA` names the certificate authority of the nodes' client ports. With it requests go by HTTPS.
+//! 1. `ANNULET_CA` names the certificate authority of the nodes' client ports. With it requests go by HTTPS, and
+//!    objects by STARTTLS.
 //! 2. `ANNULET_USER` and `ANNULET_PASSWORD_FILE` are the login. A password is sent under TLS alone.
 //!
 //! Left out: client certificates.
@@ -9,6 +10,7 @@ use super::security::password;
 use crate::failure::{FAILED, Failure};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use client::Client;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -22,11 +24,11 @@ const CA: &str = "ANNULET_CA";
 const USER: &str = "ANNULET_USER";
 const PASSWORD_FILE: &str = "ANNULET_PASSWORD_FILE";
 
-/// A login by HTTPS.
-pub(super) struct Login {
+/// A login under TLS.
+pub(crate) struct Login {
     tls: Arc<ClientConfig>,
-    /// The value of the header `Authorization`; none without a user.
-    authorization: Option<String>,
+    /// A user and the password.
+    user: Option<(String, String)>,
 }
 
 impl Login {
@@ -34,7 +36,7 @@ impl Login {
     ///
     /// # Errors
     /// A user without a certificate authority or a password, and files that are of no use.
-    pub(super) fn of_environment() -> Result<Option<Login>, Failure> {
+    pub(crate) fn of_environment() -> Result<Option<Login>, Failure> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let failed = |what: &str| Failure::new(FAILED, what.to_owned());
         let user = match variable(USER).map(|user| user.into_string()) {
@@ -48,17 +50,17 @@ impl Login {
                 None => Ok(None),
             };
         };
-        let authorization = match (user, variable(PASSWORD_FILE).map(PathBuf::from)) {
-            (Some(user), Some(file)) => Some(authorization(&user, &password(&file)?)),
+        let user = match (user, variable(PASSWORD_FILE).map(PathBuf::from)) {
+            (Some(user), Some(file)) => Some((user, password(&file)?)),
             (Some(_), None) => return Err(failed("ANNULET_USER needs ANNULET_PASSWORD_FILE")),
             (None, _) => None,
         };
-        Ok(Some(Login { tls: Arc::new(client_config(&ca)?), authorization }))
+        Ok(Some(Login { tls: Arc::new(client_config(&ca)?), user }))
     }
 
     /// The value of the header `Authorization`.
-    pub(super) fn authorization(&self) -> Option<&str> {
-        self.authorization.as_deref()
+    pub(super) fn authorization(&self) -> Option<String> {
+        self.user.as_ref().map(|(user, password)| authorization(user, password))
     }
 
     /// Takes a connection to the node at `address` under TLS.
@@ -70,11 +72,24 @@ impl Login {
         address: &str,
         tcp: TcpStream,
     ) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+        Ok(StreamOwned::new(self.connection(address)?, tcp))
+    }
+
+    /// Takes a new connection of protocol buffers to the node at `address` under TLS, and logs in.
+    pub(crate) fn log_in(&self, client: Client, address: &str) -> Result<Client, Failure> {
+        let connection = self.connection(address).map_err(client::Error::from)?;
+        let mut client = client.start_tls(connection)?;
+        if let Some((user, password)) = &self.user {
+            client.log_in(user, Some(password))?;
+        }
+        Ok(client)
+    }
+
+    fn connection(&self, address: &str) -> io::Result<ClientConnection> {
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(host).map_err(io::Error::other)?;
-        let connection = ClientConnection::new(Arc::clone(&self.tls), name).map_err(io::Error::other)?;
-        Ok(StreamOwned::new(connection, tcp))
+        ClientConnection::new(Arc::clone(&self.tls), name).map_err(io::Error::other)
     }
 }
 

@@ -23,7 +23,7 @@ mod compact;
 mod diag;
 pub(crate) mod http;
 mod log;
-mod login;
+pub(crate) mod login;
 mod purge;
 mod recover;
 mod redact;

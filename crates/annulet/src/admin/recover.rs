@@ -2,7 +2,7 @@
 //!
 //! 1. The folder is locked. The metadata log in it names the members, and the stores that were declared lost.
 //! 2. Each shard's store is opened as a start would open it, and its groups are judged.
-//! 3. A line for each group with entries that can be recovered says what this store has of it.
+//! 3. Each group with entries that can be recovered has a line with the entries of this store.
 //! 4. With `--accept-loss`, the states of these groups are replaced. Without it, no group changes.
 //!
 //! Invariant: nothing is written before all shards of the folder are judged.
@@ -149,7 +149,7 @@ impl Judged {
         Ok(Judged { store, folder, recoveries })
     }
 
-    /// Says of each group with entries what this store has of it, or why it is refused.
+    /// Shows the entries of each group in this store, or the reason of the refusal.
     fn tell(
         &self,
         out: &mut impl Write,

@@ -6,6 +6,7 @@ mod args;
 mod props;
 mod show;
 
+use crate::admin::login::Login;
 use crate::failure::{self, FAILED, Failure, SIBLINGS};
 use crate::terms;
 pub use args::{Args, Command, Get, Head, Index, Ls, Put};
@@ -163,10 +164,14 @@ fn index(args: Index) -> Result<(), Failure> {
 
 fn connect(node: &Node) -> Result<Client, Failure> {
     let address = node.protocol_buffers()?;
-    Client::connect(&*address, Timeouts::default()).map_err(|error| match error {
+    let client = Client::connect(&*address, Timeouts::default()).map_err(|error| match error {
         Error::Io(error) => failure::unreachable(&address, &error),
         error => error.into(),
-    })
+    })?;
+    match Login::of_environment()? {
+        None => Ok(client),
+        Some(login) => login.log_in(client, &address),
+    }
 }
 
 fn notfound() -> Failure {
