@@ -107,7 +107,7 @@ impl Access {
         self.user.is_some()
     }
 
-    /// Whether a request is looked at, whatever it is.
+    /// Whether any request is looked at.
     ///
     /// # Errors
     /// What is missing, with [`Mode::On`] alone.

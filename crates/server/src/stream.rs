@@ -224,7 +224,7 @@ fn decrypt(
     Ok(true)
 }
 
-/// Sends what TLS has encrypted, as the socket takes it.
+/// Sends the bytes that TLS has encrypted, as the socket takes them.
 async fn flush(tcp: &TcpStream, tls: &mut ServerConnection) -> io::Result<()> {
     while tls.wants_write() {
         match tls.write_tls(&mut Socket(tcp)) {

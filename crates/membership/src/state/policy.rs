@@ -115,7 +115,7 @@ pub(super) fn put_changes(out: &mut BytesMut, changes: &[PolicyChange]) {
     }
 }
 
-/// Takes changes off the front; what is beyond the bounds of a command is refused.
+/// Takes changes off the front; those beyond the bounds of a command are refused.
 pub(super) fn read_changes(fields: &mut Reader) -> Result<Vec<PolicyChange>, Malformed> {
     let count = count(fields, POLICY_CHANGES_BYTES_MAX)?;
     let mut changes: Vec<PolicyChange> = Vec::new();

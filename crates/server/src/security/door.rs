@@ -22,7 +22,7 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// Handshakes under way on the node: each holds some tens of kilobytes of a client that is not known yet.
 const HANDSHAKES_MAX: usize = 256;
 
-/// The time from a login to its refusal, whatever the reason: longer than a hash takes.
+/// The time from a login to its refusal, for each reason: longer than a hash takes.
 const REFUSED_AFTER: Duration = Duration::from_secs(1);
 
 /// The guard of a node's doors.

@@ -7,7 +7,7 @@ use base::{FastMap, Monotonic};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Failures at once: a person who mistypes, or a program with an old password.
+/// Failures at once: mistakes of a person, or a program with an old password.
 pub(super) const BURST: u32 = 5;
 
 /// Time until another one is taken.
