@@ -1,8 +1,10 @@
 //! The rights of one connection: the policy that it goes by, and the user that has logged in.
 //!
 //! 1. A connection begins with the policy in force, in plaintext and without a user.
-//! 2. [`Access::renew`] gives it a newer policy, and looks its user up anew. A user that is gone is no user any more.
-//! 3. [`Access::admits`] decides before a request is decoded, [`Access::check`] once its needs are known.
+//! 2. [`Access::admits`] decides before a request is decoded, [`Access::begin`] once its needs are known. The needs of a
+//!    request whose answer lasts are kept until [`Access::end`].
+//! 3. [`Access::renew`] gives it a newer policy, and looks its user up anew. A user that is gone is no user any more. The
+//!    request under way is checked again.
 //!
 //! Invariant: with [`Mode::On`], no request passes without TLS, a user of the policy in hand, and the grants that it
 //! needs. With [`Mode::Permissive`] each passes, and those that would not are counted.
@@ -10,7 +12,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::needs::Needs;
+use crate::needs::{KeptNeeds, Needs};
 use crate::policy::{Explanation, Policy, UserId};
 use crate::slot::Mode;
 
@@ -25,6 +27,8 @@ pub struct Access {
     name: Option<Box<[u8]>>,
     /// Its user in this policy.
     user: Option<UserId>,
+    /// The needs of the request under way, if its answer lasts and security is not off.
+    under_way: Option<KeptNeeds>,
     /// Requests that [`Mode::On`] would have refused, until they are taken.
     would_refuse: u64,
 }
@@ -69,16 +73,24 @@ impl Access {
     }
 
     /// Goes by a newer policy.
-    pub fn renew(&mut self, policy: Arc<Policy>) {
+    ///
+    /// # Errors
+    /// The request under way is not allowed any more. It is under way no longer.
+    pub fn renew(&mut self, policy: Arc<Policy>) -> Result<(), Denied> {
         if base::planted!(RevokeUnseen) && self.name.is_some() {
-            return;
+            return Ok(());
         }
         if base::planted!(OpenConnectionStaysTrusted) && self.policy.is_some() && self.mode == Mode::Off {
-            return;
+            return Ok(());
         }
         self.mode = policy.settings().mode;
         self.user = self.name.as_ref().and_then(|name| policy.user(name));
         self.policy = Some(policy);
+
+        let Some(kept) = self.under_way.take() else { return Ok(()) };
+        self.check(kept.needs())?;
+        self.under_way = Some(kept);
+        Ok(())
     }
 
     /// The connection is under TLS now.
@@ -110,18 +122,34 @@ impl Access {
     /// Whether any request is looked at.
     ///
     /// # Errors
-    /// What is missing, with [`Mode::On`] alone.
+    /// The missing right, with [`Mode::On`] alone.
     #[inline]
     pub fn admits(&self) -> Result<(), Denied> {
         if self.mode == Mode::On { self.entitled().map(drop) } else { Ok(()) }
     }
 
-    /// Whether a request with these needs passes. One that passes in [`Mode::Permissive`] alone is counted.
+    /// Begins a request with these needs. `lasts` says that its answer comes in pieces or after a long time: it is
+    /// checked again with each newer policy. A request that passes in [`Mode::Permissive`] alone is counted.
     ///
     /// # Errors
-    /// What is missing, with [`Mode::On`] alone.
+    /// The missing right, with [`Mode::On`] alone.
     #[inline]
-    pub fn check(&mut self, needs: Needs<'_>) -> Result<(), Denied> {
+    pub fn begin(&mut self, needs: Needs<'_>, lasts: bool) -> Result<(), Denied> {
+        self.check(needs)?;
+        self.under_way = (lasts && self.mode != Mode::Off).then(|| needs.into());
+        Ok(())
+    }
+
+    /// The request under way has ended.
+    #[inline]
+    pub fn end(&mut self) {
+        if self.under_way.is_some() {
+            self.under_way = None;
+        }
+    }
+
+    #[inline]
+    fn check(&mut self, needs: Needs<'_>) -> Result<(), Denied> {
         match self.mode {
             Mode::Off => Ok(()),
             Mode::On => self.decide(needs),
@@ -179,7 +207,7 @@ mod tests {
     fn a_connection_needs_tls_and_a_user_and_a_grant() {
         let mut access = Access::default();
         assert_eq!((access.admits(), access.check(get())), (Ok(()), Ok(())));
-        access.renew(policy(1, &ALICE_GETS));
+        access.renew(policy(1, &ALICE_GETS)).unwrap();
         assert_eq!((access.admits(), access.check(get())), (Err(Denied::Plaintext), Err(Denied::Plaintext)));
         assert_eq!(access.check(Needs::Nothing), Ok(()));
         access.secure();
@@ -198,25 +226,47 @@ mod tests {
     #[test]
     fn a_newer_policy_holds_for_open_connections() {
         let mut access = Access::default();
-        access.renew(policy(1, &["add-user alice"]));
+        access.renew(policy(1, &["add-user alice"])).unwrap();
         assert_eq!(access.check(get()), Ok(()), "security is off");
-        access.renew(policy(2, &ALICE_GETS));
+        access.renew(policy(2, &ALICE_GETS)).unwrap();
         assert_eq!(access.admits(), Err(Denied::Plaintext), "a connection from before");
         access.secure();
         access.log_in(b"alice");
         assert_eq!(access.check(get()), Ok(()));
-        access.renew(policy(3, &["add-user alice", "enable"]));
+        access.renew(policy(3, &["add-user alice", "enable"])).unwrap();
         assert!(matches!(access.check(get()), Err(Denied::Missing(_))));
-        access.renew(policy(4, &["enable"]));
+        access.renew(policy(4, &["enable"])).unwrap();
         assert_eq!(access.admits(), Err(Denied::NoLogin), "the user is gone");
-        access.renew(policy(5, &ALICE_GETS));
+        access.renew(policy(5, &ALICE_GETS)).unwrap();
         assert_eq!(access.check(get()), Ok(()), "the user is there again");
+    }
+
+    #[test]
+    fn a_request_whose_answer_lasts_ends_with_its_grant() {
+        let mut access = Access::default();
+        access.renew(policy(1, &ALICE_GETS)).unwrap();
+        access.secure();
+        access.log_in(b"alice");
+        access.begin(get(), false).unwrap();
+        access.renew(policy(2, &["add-user alice", "enable"])).unwrap();
+        access.renew(policy(3, &ALICE_GETS)).unwrap();
+        access.begin(get(), true).unwrap();
+        access.renew(policy(4, &ALICE_GETS)).unwrap();
+        let denied = access.renew(policy(5, &["add-user alice", "enable"]));
+        assert!(matches!(denied, Err(Denied::Missing(_))));
+        assert_eq!(access.renew(policy(6, &["enable"])), Ok(()), "it is told once");
+        access.renew(policy(7, &ALICE_GETS)).unwrap();
+        access.begin(get(), true).unwrap();
+        access.end();
+        assert_eq!(access.renew(policy(8, &["enable"])), Ok(()), "it has ended");
     }
 
     #[test]
     fn permissive_lets_in_and_counts() {
         let mut access = Access::default();
-        access.renew(policy(1, &["add-user alice", "grant riak_kv.get on any to alice", "permissive"]));
+        access
+            .renew(policy(1, &["add-user alice", "grant riak_kv.get on any to alice", "permissive"]))
+            .unwrap();
         assert_eq!((access.admits(), access.check(get())), (Ok(()), Ok(())));
         assert_eq!((access.take_would_refuse(), access.take_would_refuse()), (1, 0));
         access.secure();

@@ -35,7 +35,6 @@ use node::SlowRequests;
 use node::http::{Claim, ClusterPage, HostNames, Incoming, Question, Session};
 use os::Address;
 use protocol::http::Waits;
-use security::Denied;
 use serde::Serialize;
 use std::future::Future;
 use std::io;
@@ -142,7 +141,7 @@ async fn converse(
     loop {
         session.leaving(wide.membership.is_leaving());
         // Nothing is under way that a newer policy could end.
-        renew(&mut session, &wide.guard).ok();
+        wide.guard.renew(session.access_mut()).ok();
         let answered = out.len();
         match session.receive(patience.seconds(), &mut input.bytes, &mut out) {
             Incoming::Wait(waits) => {
@@ -247,7 +246,7 @@ async fn converse(
         }
         is_first = false;
         note_change(&mut session, from, out.get(answered..));
-        wide.guard.count_would_refuse(session.take_would_refuse());
+        wide.guard.count_would_refuse(session.access_mut());
         if out.len() >= OUTPUT_BYTES_MAX {
             send(stream, &mut out, patience).await?;
             unsent.end();
@@ -255,19 +254,7 @@ async fn converse(
     }
 }
 
-/// Has the connection go by the policy in force.
-///
-/// # Errors
-/// The request under way is not allowed any more.
-#[inline]
-fn renew(session: &mut Session, guard: &DoorGuard) -> Result<(), Denied> {
-    match guard.newer_than(session.access().version()) {
-        Some(policy) => session.renew(policy),
-        None => Ok(()),
-    }
-}
-
-/// Verifies the login of a request. The address is that of the connection: a header can name any.
+/// Verifies the login of a request.
 async fn log_in(
     stream: &Stream,
     session: &mut Session,
@@ -275,10 +262,8 @@ async fn log_in(
     (guard, patience): (&DoorGuard, &Patience),
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let address = stream.peer_addr()?.ip();
-    let policy = session.access().policy().cloned();
     let proof = (&claim.user[..], claim.password.as_deref());
-    match guard.log_in(policy.as_ref(), proof, stream, address).await {
+    match guard.log_in(session.access(), proof, stream).await? {
         Verdict::Accepted => session.on_login(Some(&claim.user), patience.seconds(), out),
         Verdict::Refused => session.on_login(None, patience.seconds(), out),
         Verdict::Busy => session.refuse_for_now(patience.seconds(), out),
@@ -322,7 +307,7 @@ async fn serve_request(
     let mut has_begun = false;
     loop {
         let (mut result, more) = answers.next().await;
-        if let Err(denied) = renew(session, guard) {
+        if let Err(denied) = guard.renew(session.access_mut()) {
             if has_begun {
                 // Without its end, an answer is not taken for a whole one.
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, denied.to_string()));

@@ -20,7 +20,6 @@ use base::budget::LARGE_BYTES;
 use bytes::Buf;
 use node::riak::{Identity, Incoming, Session};
 use protocol::messages::AuthReq;
-use security::Denied;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -87,7 +86,7 @@ async fn converse(
     let mut goes_with_others = false;
     loop {
         // Nothing is under way that a newer policy could end.
-        renew(&mut session, guard).ok();
+        guard.renew(session.access_mut()).ok();
         match session.receive(&mut input.bytes, &mut out) {
             Incoming::Wait => {
                 if !out.is_empty() {
@@ -145,7 +144,7 @@ async fn converse(
                 let mut answers = local.ask(request);
                 loop {
                     let (mut result, more) = answers.next().await;
-                    if let Err(denied) = renew(&mut session, guard) {
+                    if let Err(denied) = guard.renew(session.access_mut()) {
                         session.deny(&denied, &mut out);
                         break;
                     }
@@ -162,23 +161,11 @@ async fn converse(
                 }
             }
         }
-        guard.count_would_refuse(session.take_would_refuse());
+        guard.count_would_refuse(session.access_mut());
         if out.len() >= OUTPUT_BYTES_MAX {
             send(stream, &mut out, patience).await?;
             unsent.end();
         }
-    }
-}
-
-/// Has the connection go by the policy in force.
-///
-/// # Errors
-/// The request under way is not allowed any more.
-#[inline]
-fn renew(session: &mut Session, guard: &DoorGuard) -> Result<(), Denied> {
-    match guard.newer_than(session.access().version()) {
-        Some(policy) => session.renew(policy),
-        None => Ok(()),
     }
 }
 
@@ -190,10 +177,8 @@ async fn log_in(
     guard: &DoorGuard,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let address = stream.peer_addr()?.ip();
-    let policy = session.access().policy().cloned();
     let proof = (&login.user[..], Some(&login.password[..]));
-    match guard.log_in(policy.as_ref(), proof, stream, address).await {
+    match guard.log_in(session.access(), proof, stream).await? {
         Verdict::Accepted => session.on_login(Some(&login.user), out),
         Verdict::Refused => session.on_login(None, out),
         Verdict::Busy => protocol::response::error(out, protocol::errors::OVERLOAD),

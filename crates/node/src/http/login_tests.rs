@@ -12,7 +12,7 @@ const ON: [&str; 3] = ["add-user alice", "grant riak_kv.get,riak_kv.list_keys on
 
 fn session(lines: &[&str], is_secure: bool) -> Session {
     let mut session = Session::new();
-    session.renew(policy(1, lines)).unwrap();
+    session.access_mut().renew(policy(1, lines)).unwrap();
     if is_secure {
         session.secure(None);
     }
@@ -156,8 +156,8 @@ fn a_revoked_permission_ends_a_listing() {
     let mut session = session(&ON, true);
     let listing = ask_as(&mut session, "alice", "GET /buckets/b/keys?keys=stream").0;
     assert!(matches!(listing, Incoming::Request(kv::Request::ListKeys(_))));
-    session.renew(policy(2, &ON)).unwrap();
-    let denied = session.renew(policy(3, &["add-user alice", "enable"])).unwrap_err();
+    session.access_mut().renew(policy(2, &ON)).unwrap();
+    let denied = session.access_mut().renew(policy(3, &["add-user alice", "enable"])).unwrap_err();
     assert!(matches!(denied, Denied::Missing(_)));
     let mut out = Vec::new();
     session.deny(denied, &mut out);
@@ -169,7 +169,7 @@ fn permissive_verifies_and_lets_in() {
     let mut session = session(&["add-user alice", "permissive"], true);
     assert!(matches!(ask(&mut session, "GET /buckets/b/keys/k", "", "").0, Incoming::Request(_)));
     session.respond(Err(kv::Error::Timeout), &mut Vec::new());
-    assert_eq!(session.take_would_refuse(), 1);
+    assert_eq!(session.access_mut().take_would_refuse(), 1);
     assert!(matches!(ask(&mut session, "GET /ping", &basic("alice:p"), "").0, Incoming::Login(_)));
     session.on_login(None, 0, &mut Vec::new());
     assert!(step(&mut session, &mut BytesMut::new()).1.contains(" 200 "));

@@ -20,7 +20,7 @@ use bytes::{Bytes, BytesMut};
 use kv::{Error, Response};
 use protocol::http::target::{self, Query};
 use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused, Waits, date};
-use security::{Access, Denied, KeptNeeds, Mode, Policy};
+use security::{Access, Denied, Mode};
 
 use super::admin::{self, BackupPage, ClusterPage, CompactPage, Page, PurgePage, TreesPage};
 use super::change::Change;
@@ -139,8 +139,6 @@ pub struct Session {
     /// The name in the certificate of the connection.
     certified: Option<Vec<u8>>,
     pending: Pending,
-    /// The needs of the request under way, while security is not off.
-    under_way: Option<KeptNeeds>,
 }
 
 impl Session {
@@ -171,7 +169,6 @@ impl Session {
             access: Access::default(),
             certified: None,
             pending: Pending::Nothing,
-            under_way: None,
         }
     }
 
@@ -187,27 +184,14 @@ impl Session {
         &self.access
     }
 
-    /// Goes by a newer policy.
-    ///
-    /// # Errors
-    /// The request under way may not go on: [`Session::deny`] answers it.
-    pub fn renew(&mut self, policy: Arc<Policy>) -> Result<(), Denied> {
-        self.access.renew(policy);
-        match &self.under_way {
-            Some(kept) => self.access.check(kept.needs()),
-            None => Ok(()),
-        }
+    /// The rights of the connection, to have it go by a newer policy.
+    pub fn access_mut(&mut self) -> &mut Access {
+        &mut self.access
     }
 
-    /// Ends the request under way, of which nothing was answered, and which the policy does not allow any more.
+    /// Answers the request under way, of which nothing was answered, and which the policy does not allow any more.
     pub fn deny(&mut self, why: Denied, out: &mut Vec<u8>) {
-        self.under_way = None;
         Fault::from(why).write(self.connection, out);
-    }
-
-    /// Takes the number of requests that security would have refused if it were on.
-    pub fn take_would_refuse(&mut self) -> u64 {
-        self.access.take_would_refuse()
     }
 
     /// Takes the result of the login that [`Session::receive`] gave out last: the client is the user of this name, or
@@ -503,14 +487,11 @@ impl Session {
 
     /// Checks the permissions of a request, and keeps what it needs if it may take long.
     fn check_needs(&mut self, route: &Route, method: Method, query: &Query) -> Result<(), Denied> {
-        self.under_way = None;
-        if self.access.mode() == Mode::Off {
-            return Ok(());
+        self.access.end();
+        match self.access.mode() {
+            Mode::Off => Ok(()),
+            Mode::On | Mode::Permissive => self.access.begin(needs(route, method, query), lasts(route)),
         }
-        let needs = needs(route, method, query);
-        self.access.check(needs)?;
-        self.under_way = lasts(route).then(|| needs.into());
-        Ok(())
     }
 
     fn list_nothing(&mut self, out: &mut Vec<u8>) -> Incoming {

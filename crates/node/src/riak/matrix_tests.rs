@@ -32,7 +32,7 @@ pub(crate) const GRANT_ALL: &str = "grant riak_kv.get,riak_kv.put,riak_kv.delete
 fn session(lines: &[&str]) -> Session {
     let mut session = Session::new(Arc::new(Identity { node: "n@h".into(), version: "1.2.3".into() }));
     session.offer_tls(true);
-    session.renew(policy(1, lines)).unwrap();
+    session.access_mut().renew(policy(1, lines)).unwrap();
     session
 }
 
@@ -226,7 +226,7 @@ fn the_third_failed_login_ends_the_connection() {
 fn an_open_connection_goes_by_the_policy_in_force() {
     let mut open = session(&[]);
     assert_eq!(ask(&mut open, codes::PING_REQ, b"").1, "");
-    open.renew(policy(2, &ON)).unwrap();
+    open.access_mut().renew(policy(2, &ON)).unwrap();
     assert_eq!(ask(&mut open, codes::PING_REQ, b"").1, "Security is enabled, please STARTTLS first");
 }
 
@@ -238,15 +238,15 @@ fn a_revoked_permission_ends_a_listing() {
     assert!(matches!(incoming, Incoming::Request(kv::Request::ListKeys(_))));
     let mut out = Vec::new();
     session.respond(Ok(Response::Keys { keys: vec![Bytes::from_static(b"k")], done: false }), &mut out);
-    session.renew(policy(2, &granted)).unwrap();
-    let denied = session.renew(policy(3, &ON)).unwrap_err();
+    session.access_mut().renew(policy(2, &granted)).unwrap();
+    let denied = session.access_mut().renew(policy(3, &ON)).unwrap_err();
     assert!(matches!(denied, Denied::Missing(_)));
     out.clear();
     session.deny(&denied, &mut out);
     let error = pb::ErrorResp::decode(&out[5..]).unwrap().errmsg;
     assert_eq!(error, "Permission denied: User 'alice' does not have 'riak_kv.list_keys' on default/b");
     assert_eq!(ask(&mut session, codes::PING_REQ, b"").1, "");
-    session.renew(policy(4, &["enable"])).unwrap();
+    session.access_mut().renew(policy(4, &["enable"])).unwrap();
     assert_eq!(ask(&mut session, codes::PING_REQ, b"").1, "Security is enabled, please authenticate first");
 }
 
@@ -254,7 +254,7 @@ fn a_revoked_permission_ends_a_listing() {
 fn permissive_lets_in_and_counts() {
     let mut session = session(&["add-user alice", "permissive"]);
     assert!(matches!(ask(&mut session, codes::GET_REQ, &body(codes::GET_REQ)).0, Incoming::Request(_)));
-    assert_eq!(session.take_would_refuse(), 1);
+    assert_eq!(session.access_mut().take_would_refuse(), 1);
     session.on_secure();
     assert!(matches!(ask(&mut session, codes::AUTH_REQ, &auth("alice")).0, Incoming::Login(_)));
 }

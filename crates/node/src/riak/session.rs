@@ -20,7 +20,7 @@ use protocol::frame::{FRAME_MAX, arriving_bytes};
 use protocol::messages::AuthReq;
 use protocol::request::DecodeError;
 use protocol::{Frame, FrameError, Limits, codes, errors, next_frame, response};
-use security::{Access, Denied, KeptNeeds, Mode, Policy};
+use security::{Access, Denied, Mode};
 
 use super::needs::needs;
 use super::{decode, encode};
@@ -91,8 +91,6 @@ pub struct Session {
     /// Whether the node has a certificate for clients.
     has_tls: bool,
     logins_failed: u32,
-    /// The needs of the request under way, while security is not off.
-    under_way: Option<KeptNeeds>,
     /// Memory for an object's context as the client sees it, kept so that a read allocates nothing.
     context: Vec<u8>,
 }
@@ -111,7 +109,6 @@ impl Session {
             access: Access::default(),
             has_tls: false,
             logins_failed: 0,
-            under_way: None,
             context: Vec::new(),
         }
     }
@@ -126,27 +123,14 @@ impl Session {
         &self.access
     }
 
-    /// Goes by a newer policy.
-    ///
-    /// # Errors
-    /// The request under way may not go on: [`Session::deny`] answers it.
-    pub fn renew(&mut self, policy: Arc<Policy>) -> Result<(), Denied> {
-        self.access.renew(policy);
-        match &self.under_way {
-            Some(kept) => self.access.check(kept.needs()),
-            None => Ok(()),
-        }
+    /// The rights of the connection, to have it go by a newer policy.
+    pub fn access_mut(&mut self) -> &mut Access {
+        &mut self.access
     }
 
-    /// Ends the request under way, which the policy does not allow any more.
+    /// Answers the request under way, which the policy does not allow any more.
     pub fn deny(&mut self, why: &Denied, out: &mut Vec<u8>) {
-        self.under_way = None;
         response::error(out, &why.to_string());
-    }
-
-    /// Takes the number of requests that security would have refused if it were on.
-    pub fn take_would_refuse(&mut self) -> u64 {
-        self.access.take_would_refuse()
     }
 
     /// The connection is under TLS now.
@@ -262,11 +246,9 @@ impl Session {
 
     fn on_request(&mut self, request: protocol::Request, out: &mut Vec<u8>) -> Result<Incoming, DecodeError> {
         use protocol::Request as R;
-        if self.under_way.is_some() {
-            self.under_way = None;
-        }
+        self.access.end();
         if self.access.mode() != Mode::Off
-            && let Err(denied) = self.check(&request)
+            && let Err(denied) = self.begin(&request)
         {
             response::error(out, &denied.to_string());
             return Ok(Incoming::Answered);
@@ -299,11 +281,8 @@ impl Session {
 
     /// Checks the permissions of a message, and keeps its needs if its answer lasts.
     #[inline(never)]
-    fn check(&mut self, request: &protocol::Request) -> Result<(), Denied> {
-        let needs = needs(request);
-        self.access.check(needs)?;
-        self.under_way = lasts(request).then(|| needs.into());
-        Ok(())
+    fn begin(&mut self, request: &protocol::Request) -> Result<(), Denied> {
+        self.access.begin(needs(request), lasts(request))
     }
 
     fn on_decode_error(&mut self, error: &DecodeError, out: &mut Vec<u8>) -> Incoming {

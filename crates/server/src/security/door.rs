@@ -6,15 +6,14 @@ use super::tls::{ClientTls, certified_name};
 use crate::connections::Patience;
 use crate::stream::Stream;
 use bytes::BytesMut;
-use security::{Mode, Offer, Policy};
+use security::{Access, Denied, Mode, Offer};
 use serde::Serialize;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep;
 
 /// How long a handshake may take, its wait for others included: many round trips on any network.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
@@ -65,10 +64,17 @@ impl DoorGuard {
         self.tls.is_some()
     }
 
-    /// The policy in force, if it is not of this version.
+    /// Has a connection go by the policy in force.
+    ///
+    /// # Errors
+    /// The request under way is not allowed any more.
     #[inline]
-    pub(crate) fn newer_than(&self, version: u64) -> Option<Arc<Policy>> {
-        (self.policies.version() != version).then(|| self.policies.current())
+    pub(crate) fn renew(&self, access: &mut Access) -> Result<(), Denied> {
+        if self.policies.version() == access.version() {
+            Ok(())
+        } else {
+            access.renew(self.policies.current())
+        }
     }
 
     /// Takes a connection under TLS. What the client sends behind its handshake is appended to `input`.
@@ -94,16 +100,20 @@ impl DoorGuard {
         Ok(())
     }
 
-    /// Decides on a login of a connection. With security on, all refusals take the same time.
+    /// Decides on a login of a connection. With security on, all refusals take the same time. The address is that of the
+    /// connection: a header can name any.
+    ///
+    /// # Errors
+    /// The connection has ended.
     pub(crate) async fn log_in(
         &self,
-        policy: Option<&Arc<Policy>>,
+        access: &Access,
         (user, password): (&[u8], Option<&[u8]>),
         stream: &Stream,
-        address: IpAddr,
-    ) -> Verdict {
-        let refused_at = Instant::now() + REFUSED_AFTER;
-        let Some(policy) = policy else { return Verdict::Refused };
+    ) -> io::Result<Verdict> {
+        let refused_after = sleep(REFUSED_AFTER);
+        let address = stream.peer_addr()?.ip();
+        let Some(policy) = access.policy() else { return Ok(Verdict::Refused) };
         let certificate = stream.tls().and_then(certified_name);
         let offer = Offer { password, certificate: certificate.as_deref() };
         let verdict = self.logins.verify(policy, Claim { user, offer, address }).await;
@@ -112,17 +122,18 @@ impl DoorGuard {
             Verdict::Busy => 0,
             Verdict::Refused => {
                 if policy.settings().mode == Mode::On {
-                    sleep_until(refused_at).await;
+                    refused_after.await;
                 }
                 self.refused.fetch_add(1, Ordering::Relaxed)
             }
         };
-        verdict
+        Ok(verdict)
     }
 
-    /// Counts requests that security would refuse if it were on.
+    /// Counts the requests of a connection that security would refuse if it were on.
     #[inline]
-    pub(crate) fn count_would_refuse(&self, count: u64) {
+    pub(crate) fn count_would_refuse(&self, access: &mut Access) {
+        let count = access.take_would_refuse();
         if count > 0 {
             self.would_refuse.fetch_add(count, Ordering::Relaxed);
         }
