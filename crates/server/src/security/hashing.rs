@@ -2,11 +2,9 @@
 //!
 //! A hash takes some 15 ms and 19 MiB, so a shard's thread makes none, and two at once would take twice the memory.
 
-use super::password;
+use super::password::{self, secret_bytes};
 use ::security::Credential;
-use base::Rng;
 use bytes::Bytes;
-use os::OsRng;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -33,21 +31,12 @@ impl Hashing {
         let (tell, told) = oneshot::channel();
         let body = move || {
             // The caller may have gone.
-            tell.send(password::hash(&password, &salt())).ok();
+            tell.send(password::hash(&password, &secret_bytes())).ok();
             drop(turn);
         };
         std::thread::Builder::new().name("annulet-hash".to_owned()).spawn(body).ok()?;
         told.await.ok()
     }
-}
-
-fn salt() -> [u8; password::SALT_BYTES] {
-    let mut rng = OsRng::new();
-    let mut salt = [0; password::SALT_BYTES];
-    for part in salt.chunks_mut(8) {
-        part.copy_from_slice(&rng.next_u64().to_le_bytes()[..part.len()]);
-    }
-    salt
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@
 //! Left out: a refusal tells no reason to the client; the log has it at level debug.
 
 use super::failures::{Failures, Origin};
-use super::password::{SALT_BYTES, fits, hash};
-use base::{Clock, FastMap, Monotonic, Rng};
-use os::{OsClock, OsRng};
+use super::password::{SALT_BYTES, fits, hash, secret_bytes};
+use base::{Clock, FastMap, Monotonic};
+use os::OsClock;
 use ring_crypto::hmac;
 use security::{Credential, Login, Offer, Policy};
 use std::io;
@@ -88,11 +88,10 @@ struct Job {
 impl Logins {
     /// Starts the thread that verifies passwords. It ends when this is dropped.
     pub(crate) fn start() -> io::Result<Logins> {
-        let mut rng = OsRng::new();
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &random::<DIGEST_BYTES>(&mut rng));
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &secret_bytes::<DIGEST_BYTES>());
         let known = Arc::new(Mutex::new(Known::default()));
         let (jobs, queue) = sync_channel(QUEUE_MAX);
-        let (shared, salt) = (Arc::clone(&known), random::<SALT_BYTES>(&mut rng));
+        let (shared, salt) = (Arc::clone(&known), secret_bytes::<SALT_BYTES>());
         let body = move || verify_all(&queue, &shared, &hash(&salt, &salt));
         std::thread::Builder::new().name("annulet-logins".to_owned()).spawn(body)?;
         Ok(Logins { key, known, jobs, clock: OsClock::new() })
@@ -208,10 +207,6 @@ fn verify_all(queue: &Receiver<Job>, known: &Mutex<Known>, nobody: &Credential) 
 
 fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn random<const N: usize>(rng: &mut OsRng) -> [u8; N] {
-    std::array::from_fn(|_| rng.next_u64() as u8)
 }
 
 #[cfg(test)]

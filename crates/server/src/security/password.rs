@@ -8,7 +8,7 @@ use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
 use bytes::Bytes;
-use ring_crypto::pbkdf2;
+use ring_crypto::{pbkdf2, rand};
 use std::num::NonZeroU32;
 
 /// Memory of one hash.
@@ -27,7 +27,18 @@ pub(crate) fn hash(password: &[u8], salt: &[u8; SALT_BYTES]) -> Credential {
     Credential::Argon2id(Bytes::from(hash.to_string()))
 }
 
-#[cfg_attr(not(test), allow(dead_code, reason = "no door asks for a login yet"))]
+/// Bytes that nobody can foresee: salts and keys. No simulation has them, so they come from the library of the hashes.
+///
+/// # Panics
+/// If the system has no randomness.
+pub(crate) fn secret_bytes<const N: usize>() -> [u8; N]
+where
+    [u8; N]: rand::RandomlyConstructable,
+{
+    let bytes = rand::generate(&rand::SystemRandom::new()).expect("the system has randomness");
+    bytes.expose()
+}
+
 /// Whether a password is the one of a credential. A verifier that cannot be read fits no password.
 pub(crate) fn fits(password: &[u8], credential: &Credential) -> bool {
     match credential {
