@@ -5,7 +5,7 @@
 //! its own thread's shard by a call, not a message; what belongs to another shard hops there in a mailbox,
 //! together with whatever else this turn sends there.
 //!
-//! * `serve.rs`: start and stop. * `thread.rs`: a shard's thread. * `local.rs`: what connections and the loop
+//! * `serve.rs`: start and stop. * `client_ports.rs`: the listeners of clients. * `thread.rs`: a shard's thread. * `local.rs`: what connections and the loop
 //!   share on it. * `stream.rs`: a client's connection, in plaintext or under TLS. * `pb.rs`, `http.rs`: connections
 //!   of Riak's protocol buffers and its HTTP. * `connections.rs`,
 //!   `pace.rs`: how long each may take. `input.rs`: what each reads into. `connects.rs`: how many there are. * `mailbox.rs`: messages between threads.
@@ -23,6 +23,7 @@
 
 mod audit;
 pub mod backup;
+mod client_ports;
 mod compact;
 pub mod config;
 mod connections;

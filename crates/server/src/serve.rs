@@ -6,6 +6,7 @@
 //!    way, close connections, stop the stores cleanly.
 
 use crate::backup::Backups;
+use crate::client_ports::{self, ClientAddresses, ClientPorts};
 use crate::compact::Compactions;
 use crate::config::{Cluster, Config, SETTINGS, Size};
 use crate::drain::Drain;
@@ -21,7 +22,7 @@ use crate::membership::{self, End, Entering, Part};
 use crate::memory::{MEMORY_MIN, MemoryBudgets, MemoryLimit, MemoryPlan, SHARD_MEMORY_MIN, memory_limit};
 use crate::peer::{self, Arrived, Doors, Peers, Tls};
 use crate::progress::{Progress, Stage};
-use crate::security::{ClientTls, DoorGuard, Hashing, Policies, check_apart};
+use crate::security::{DoorGuard, Hashing, Policies};
 use crate::stats::{Stats, ThreadStats};
 use crate::system::DiskSpace;
 use crate::thread::{self, Common, Lines, Listeners};
@@ -30,15 +31,13 @@ use base::Rng;
 use engine::store::{OpenReport, Resources};
 use engine::{Durability, Options};
 use kv::BucketTable;
-use node::http::{HostName, HostNames};
 use node::layout::Owner;
 use node::riak::{Identity, RIAK_VERSION};
 use node::store::TypeBackends;
 use node::store::founding::{self, Founding};
 use node::{FoundBirth, GROUPS, INDEXING, Layout, ShardId, SlowRequests, layout};
-use os::{Address, OsDisk, OsRng};
+use os::{OsDisk, OsRng};
 use ring::{MemberState, RingSize};
-use security::Mode;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::{SocketAddr, TcpListener};
@@ -101,7 +100,7 @@ pub fn serve(
     let cluster = config.cluster().map_err(|(name, what)| Error::Options(name, what))?;
     let tls = cluster.as_ref().map(|it| Tls::load(&it.ca, &it.cert, &it.key, &config.name)).transpose()?;
     let policies = Arc::new(Policies::new());
-    let guard = door_guard(&config, cluster.as_ref(), &policies)?;
+    let guard = client_ports::guard(&config, cluster.as_ref(), &policies)?;
     let founding = find_founding(&config)?;
     config.backend = Some(founding.backend);
     config.type_backends = Some(founding.types.clone());
@@ -111,16 +110,7 @@ pub fn serve(
         tracing::info!("anti-entropy is off: the backend {backend} has no snapshots for hash trees");
     }
     let (mut layout, owner) = find_layout(&config)?;
-    let pb_listeners = listen("pb_listen", &config.pb_listen, layout.shards.into())?;
-    let http_listeners = listen("http_listen", &config.http_listen, layout.shards.into())?;
-    let pb = bound("pb_listen", &config.pb_listen, &pb_listeners[0])?;
-    let http = bound("http_listen", &config.http_listen, &http_listeners[0])?;
-    let https_listeners = listen_https(&config, layout.shards.into())?;
-    let https = https_listeners.as_ref().map(|(address, _)| *address);
-    let hosts = (http_hosts(&config, &config.http_listen, http), https_hosts(&config, https));
-    config.https_listen = https.map(Into::into);
-    // A program that asks for any port is told which: by the banner, and by the options in force.
-    (config.pb_listen, config.http_listen) = (pb.into(), http.into());
+    let (clients, listeners) = ClientPorts::open(&mut config, layout.shards.into())?;
     let (peers, address_of_peers) = match &cluster {
         Some(it) => {
             let listener = listen(it.listen_option, &it.listen, 1)?.remove(0);
@@ -152,14 +142,13 @@ pub fn serve(
         founding::write(&mut OsDisk::blocking(), &config.data, &founding, &metadata)
             .map_err(|cause| Error::Store { folder: config.data.clone(), cause })?;
     }
-    let addresses = Addresses { pb, http, https, peers: address_of_peers };
     if !config.insecure {
-        warn_of_strangers(&addresses, policies.current().settings().mode);
+        clients.warn_of_strangers(policies.current().settings().mode);
     }
     let memory = memory_limit(config.memory.map(|size| size.0));
-    let listeners_of_shard = if https.is_some() { 3 } else { 2 };
-    progress.expect(layout.shards, usize::from(layout.shards) * listeners_of_shard);
-    let outside = (hosts, Arc::clone(progress), log, Arc::new(guard));
+    progress.expect(layout.shards, usize::from(layout.shards) * clients.addresses().count());
+    let addresses = Addresses { clients: clients.addresses(), peers: address_of_peers };
+    let outside = (clients, Arc::clone(progress), log, Arc::new(guard));
     let common = common(&config, (layout, founding), owner, (&part, tls), (membership, &memory), outside)?;
     let (stop, stopped) = watch::channel(false);
     let mut node = Node { addresses, common, memory, doors: None, peers, threads: Vec::new(), part, inbox };
@@ -171,10 +160,7 @@ pub fn serve(
         peers.hold_links();
     }
     let mut joins = Vec::new();
-    let mut https_listeners = https_listeners.into_iter().flat_map(|(_, listeners)| listeners);
-    let listeners = pb_listeners.into_iter().zip(http_listeners);
-    let listeners = listeners.map(|(pb, http)| Listeners { pb, http, https: https_listeners.next() });
-    for (shard, (listeners, control)) in listeners.zip(asked).enumerate() {
+    for (shard, (listeners, control)) in listeners.into_iter().zip(asked).enumerate() {
         let id = ShardId(u16::try_from(shard).expect("a node has fewer shards than that"));
         let (arrive, arrivals) = mpsc::channel(ARRIVALS_MAX);
         let lines = Lines { ask: ask.clone(), control, arrivals, stop: stopped.clone() };
@@ -259,9 +245,7 @@ struct Node {
 
 /// Where it listens.
 struct Addresses {
-    pb: SocketAddr,
-    http: SocketAddr,
-    https: Option<SocketAddr>,
+    clients: ClientAddresses,
     peers: Option<SocketAddr>,
 }
 
@@ -284,9 +268,9 @@ impl Node {
         tell_memory(&memory, &common);
         common.progress.reach(Stage::Waiting);
         on_started(&Started {
-            pb: addresses.pb,
-            http: addresses.http,
-            https: addresses.https,
+            pb: addresses.clients.pb,
+            http: addresses.clients.http,
+            https: addresses.clients.https,
             peers: addresses.peers,
             members: count,
             is_joining: state == MemberState::Joining,
@@ -444,9 +428,8 @@ fn tell_differences(cluster: &Cluster, part: &Part) {
     }
 }
 
-/// Parts of a node that are not of its data: the names of its HTTP and HTTPS, its progress, its log, and the guard of
-/// its doors.
-type Outside = ((HostNames, HostNames), Arc<Progress>, Arc<dyn LogLevels>, Arc<DoorGuard>);
+/// Parts of a node that are not of its data: its ports for clients, its progress, its log, and the guard of its doors.
+type Outside = (ClientPorts, Arc<Progress>, Arc<dyn LogLevels>, Arc<DoorGuard>);
 
 fn common(
     config: &Config,
@@ -454,7 +437,7 @@ fn common(
     owner: Owner,
     (part, tls): (&Part, Option<Tls>),
     (membership, memory): (membership::Handle, &MemoryLimit),
-    ((hosts, https_hosts), progress, log, guard): Outside,
+    (clients, progress, log, guard): Outside,
 ) -> Result<Common, Error> {
     let removed = || Error::Membership(::membership::Stop::Removed.to_string());
     let roster = part.roster().ok_or_else(removed)?;
@@ -515,8 +498,8 @@ fn common(
         purges: Arc::default(),
         hashing: Hashing::new(),
         progress,
-        hosts: Arc::new(hosts),
-        https_hosts: Arc::new(https_hosts),
+        hosts: Arc::new(clients.http_names),
+        https_hosts: Arc::new(clients.https_names),
         guard,
         http: config.http_listen.clone(),
         drain: Arc::new(Drain::new(config.drain_wait)),
@@ -630,80 +613,4 @@ pub fn shards_default(memory: u64) -> u16 {
     u16::try_from(machine::cores().saturating_sub(1).min(of_memory).max(1))
         .unwrap_or(node::layout::SHARDS_MAX)
         .min(node::layout::SHARDS_MAX)
-}
-
-/// Says so where clients of other machines are served, whoever they are.
-fn warn_of_strangers(addresses: &Addresses, mode: Mode) {
-    if mode == Mode::On {
-        return;
-    }
-    let doors = [("protocol buffers", addresses.pb), ("HTTP", addresses.http)];
-    for (protocol, address) in doors.into_iter().chain(addresses.https.map(|https| ("HTTPS", https))) {
-        if !address.ip().to_canonical().is_loopback() {
-            tracing::warn!(
-                "{protocol} at {address}: clients are not authenticated, so every host that reaches this address can \
-                 read, write and administer; set --insecure if this is intended, a later version needs it"
-            );
-        }
-    }
-}
-
-/// The guard of the doors for clients, with the node's certificate for them if it has one.
-fn door_guard(
-    config: &Config,
-    cluster: Option<&Cluster>,
-    policies: &Arc<Policies>,
-) -> Result<DoorGuard, Error> {
-    let files = config.client_tls().map_err(|(name, what)| Error::Options(name, what))?;
-    let client_ca = files.as_ref().and_then(|files| files.client_ca.as_deref());
-    if let Some((client_ca, cluster)) = client_ca.zip(cluster) {
-        check_apart(client_ca, &cluster.ca)?;
-    }
-    let tls = files.as_ref().map(ClientTls::load).transpose()?;
-    DoorGuard::new(Arc::clone(policies), tls).map_err(|cause| Error::System("cannot start a thread", cause))
-}
-
-/// The listeners of HTTPS, one for each shard, and their address; `None` without the option.
-fn listen_https(config: &Config, count: usize) -> Result<Option<(SocketAddr, Vec<TcpListener>)>, Error> {
-    let Some(address) = &config.https_listen else { return Ok(None) };
-    let listeners = listen("https_listen", address, count)?;
-    Ok(Some((bound("https_listen", address, &listeners[0])?, listeners)))
-}
-
-/// The names by which HTTPS is asked; none without it.
-fn https_hosts(config: &Config, at: Option<SocketAddr>) -> HostNames {
-    let listen = config.https_listen.as_ref().zip(at);
-    listen.map_or_else(HostNames::default, |(address, at)| http_hosts(config, address, at))
-}
-
-/// The names by which HTTP is asked at an address: of the option `http_host`, and the name that the option of the
-/// address has, if it has one.
-fn http_hosts(config: &Config, listen: &Address, bound: SocketAddr) -> HostNames {
-    let listening = listen.name().and_then(|name| HostName::read(name.as_bytes()));
-    let named: Vec<HostName> = config.http_host.iter().cloned().chain(listening).collect();
-    HostNames::new(&[bound], &named)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn http_is_asked_by_the_name_that_it_listens_at() {
-        let host = |name: &str| HostName::read(name.as_bytes()).unwrap();
-        let bound = "127.0.1.1:8098".parse().unwrap();
-        let hosts = |listen: &str| {
-            let config = Config {
-                http_listen: listen.parse().unwrap(),
-                http_host: vec![host("db.example")],
-                ..Config::default()
-            };
-            http_hosts(&config, &config.http_listen, bound)
-        };
-        let named = |names: &[&str]| {
-            HostNames::new(&[bound], &names.iter().map(|name| host(name)).collect::<Vec<_>>())
-        };
-        assert_eq!(hosts("n1.example:0"), named(&["db.example", "n1.example"]));
-        assert_eq!(hosts("127.0.1.1:8098"), named(&["db.example"]));
-    }
 }
