@@ -4,7 +4,9 @@
 //! 2. Before the first change all members are checked: each is reached, and reads the policy's section.
 //! 3. A change is planned on the present records and proposed for their version. If another change came between, it is
 //!    planned again.
-//! 4. The caller is answered when this node goes by the policy with the change in it.
+//! 4. A proposal whose end is unknown, since the leader changed, is proposed again for the same version: one of the two
+//!    is carried out at most. The version that follows tells whose change it was.
+//! 5. The caller is answered when this node goes by the policy with the change in it.
 //!
 //! Invariants: each caller is answered once, at its deadline at the latest; no text, table or line of the log has a
 //! password or its hash.
@@ -58,10 +60,13 @@ struct Waiting {
     answer: oneshot::Sender<Answered>,
     /// The proposal that is under way.
     token: Option<u64>,
-    /// The version that the last proposal named.
+    /// The version that the last proposal named, and its changes.
     expected: u64,
+    changes: Vec<PolicyChange>,
     /// Whether that proposal was carried out.
     is_done: bool,
+    /// Whether it may have been.
+    is_unknown: bool,
     /// When it is looked at next.
     again_at: Monotonic,
     since: Monotonic,
@@ -72,9 +77,39 @@ struct Waiting {
 /// The next step of a caller.
 enum Next {
     Answer(Answered),
-    Propose(Command),
+    /// These changes of the version.
+    Propose(u64, Vec<PolicyChange>),
     /// Something is waited for, which is told at the deadline.
     Wait(Answered),
+}
+
+/// The end of a proposal that may have been carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It has not been, and can be yet.
+    Open,
+    /// It has been.
+    Done,
+    /// It has not been, and never will be.
+    Void,
+    /// Several changes have come since: nobody can tell.
+    Unknown,
+}
+
+impl Waiting {
+    /// The end of the last proposal, by the records of a later state. A proposal makes the version after the one that it
+    /// names, or nothing.
+    fn fate(&self, state: &State) -> Fate {
+        let is_made = |(key, value): &PolicyChange| {
+            state.policy().and_then(|records| records.get(key)) == value.as_ref()
+        };
+        match state.policy_version().checked_sub(self.expected) {
+            None | Some(0) => Fate::Open,
+            Some(1) if self.changes.iter().all(is_made) => Fate::Done,
+            Some(1) => Fate::Void,
+            Some(_) => Fate::Unknown,
+        }
+    }
 }
 
 /// Callers that wait for changes of the policy, and the policy that they change.
@@ -97,9 +132,18 @@ impl PolicyChanges {
             answer.send(Answered::wrong(503, "too many changes of the security policy wait")).ok();
             return;
         }
-        let (token, failed) = (None, None);
-        let (expected, is_done, again_at, since) = (0, false, now, now);
-        self.waiting.push(Waiting { asked, answer, token, expected, is_done, again_at, since, failed });
+        self.waiting.push(Waiting {
+            asked,
+            answer,
+            token: None,
+            expected: 0,
+            changes: Vec::new(),
+            is_done: false,
+            is_unknown: false,
+            again_at: now,
+            since: now,
+            failed: None,
+        });
     }
 
     /// When [`PolicyChanges::advance`] has something to do that nobody tells.
@@ -131,14 +175,16 @@ impl PolicyChanges {
                 // The caller may have gone.
                 Next::Answer(answered) => drop(it.answer.send(answered)),
                 Next::Wait(answered) if is_late => drop(it.answer.send(answered)),
-                Next::Propose(_) if is_late => {
+                Next::Propose(..) if is_late => {
                     let why = it.failed.unwrap_or_else(|| Failed::Unknown.to_string());
                     drop(it.answer.send(Answered::wrong(503, why)));
                 }
-                Next::Propose(command) => {
+                Next::Propose(expected, changes) => {
                     self.last += 1;
-                    it.token = Some(TOKENS_FROM + self.last);
-                    it.expected = membership.state().map_or(0, State::policy_version);
+                    it.is_unknown &= it.expected == expected;
+                    (it.token, it.expected) = (Some(TOKENS_FROM + self.last), expected);
+                    it.changes.clone_from(&changes);
+                    let command = Command::ChangePolicy { expected, changes };
                     inputs.push(Input::Propose { token: TOKENS_FROM + self.last, command });
                     left.push(it);
                 }
@@ -161,10 +207,15 @@ impl PolicyChanges {
             Ok(()) => it.is_done = true,
             // This node may be behind: it waits a little for the change that came between.
             Err(failed @ (Failed::NoLeader | Failed::Busy | Failed::Rejected(Rejected::Stale))) => {
-                (it.failed, it.again_at) = (Some(failed.to_string()), now + AGAIN_AFTER);
+                if !it.is_unknown {
+                    it.failed = Some(failed.to_string());
+                }
+                it.again_at = now + AGAIN_AFTER;
             }
-            // Not again: a change that was carried out would fail the second time, or be told as another's.
-            Err(failed @ Failed::Unknown) => self.end(at, Answered::wrong(503, failed)),
+            Err(failed @ Failed::Unknown) => {
+                (it.failed, it.is_unknown) = (Some(failed.to_string()), true);
+                it.again_at = now + AGAIN_AFTER;
+            }
             Err(Failed::Rejected(rejected)) => self.end(at, Answered::wrong(409, rejected)),
         }
         true
@@ -187,13 +238,21 @@ impl PolicyChanges {
                 Next::Wait(Answered::wrong(503, "the change is made, and this node has not heard of it yet"))
             };
         }
+        if it.is_unknown {
+            match it.fate(state) {
+                Fate::Open => return Next::Propose(it.expected, it.changes.clone()),
+                Fate::Done => return Next::Answer(done(&it.asked.command, state)),
+                Fate::Unknown => return Next::Answer(Answered::wrong(503, Failed::Unknown)),
+                Fate::Void => {}
+            }
+        }
         match self.planned(&it.asked, state) {
             Err(answered) => Next::Answer(answered),
             Ok(changes) if changes.is_empty() => Next::Answer(done(&it.asked.command, state)),
             Ok(changes) => match refusal(&it.asked.command, membership, speaks) {
                 Some(why) if now < it.since + REACHED_MAX => Next::Wait(Answered::wrong(409, why)),
                 Some(why) => Next::Answer(Answered::wrong(409, why)),
-                None => Next::Propose(Command::ChangePolicy { expected: state.policy_version(), changes }),
+                None => Next::Propose(state.policy_version(), changes),
             },
         }
     }

@@ -2,6 +2,7 @@
 
 use super::alone::{alone, config, propose};
 use super::*;
+use ::membership::log::Failed;
 use ::security::{Mode, Settings, Slot, Slots};
 use std::fs;
 
@@ -173,37 +174,112 @@ fn the_first_change_waits_for_all_members() {
     assert!(answered.status == 409 && text.starts_with("b@h is not reached"), "{text}");
 }
 
-#[test]
-fn changes_are_planned_again_after_another() {
-    use ::membership::log::Failed;
-    use ::membership::state::Rejected;
+/// The next proposal of a caller: its token, and its command.
+fn proposed(part: &mut Part, now: Monotonic) -> Option<(u64, Command)> {
+    let inputs = part.policy.advance(&part.membership, &|_| None, now);
+    inputs.into_iter().find_map(|input| match input {
+        Input::Propose { token, command } => Some((token, command)),
+        _ => None,
+    })
+}
 
-    let data = tempfile::tempdir().unwrap();
-    let mut part = node_alone(data.path(), &policies());
-    let (answer, mut answered) = oneshot::channel();
+/// A caller that wants a user, and its first proposal.
+fn add_user(part: &mut Part) -> (oneshot::Receiver<Answered>, Monotonic, (u64, Command)) {
+    let (answer, answered) = oneshot::channel();
     let now = part.clock.now();
     part.policy.ask(asked("add-user ann"), answer, now);
-    let proposed = |part: &mut Part, now| {
-        let inputs = part.policy.advance(&part.membership, &|_| None, now);
-        inputs.into_iter().find_map(|input| match input {
-            Input::Propose { token, command: Command::ChangePolicy { expected, .. } } => {
-                Some((token, expected))
-            }
-            _ => None,
-        })
-    };
-    let (token, expected) = proposed(&mut part, now).unwrap();
-    assert_eq!((expected, proposed(&mut part, now)), (0, None), "one proposal at a time");
-    // Another node was faster.
-    let slot = Slot::Settings(Settings { mode: Mode::Permissive, ..Settings::default() });
+    let first = proposed(part, now).unwrap();
+    assert_eq!((expected(&first.1), proposed(part, now)), (0, None), "one proposal at a time");
+    (answered, now, first)
+}
+
+fn expected(command: &Command) -> u64 {
+    let Command::ChangePolicy { expected, .. } = command else { panic!("{command:?}") };
+    *expected
+}
+
+/// The change of another node, which was faster.
+fn change_of_another(part: &mut Part, mode: Mode) {
+    let slot = Slot::Settings(Settings { mode, ..Settings::default() });
     let changes = vec![(slot.key().encode(), Some(slot.encode()))];
-    propose(&mut part, Command::ChangePolicy { expected: 0, changes }).unwrap();
+    let expected = part.state().policy_version();
+    propose(part, Command::ChangePolicy { expected, changes }).unwrap();
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn changes_are_planned_again_after_another() {
+    use ::membership::state::Rejected;
+    let data = tempfile::tempdir().unwrap();
+    let mut part = node_alone(data.path(), &policies());
+    let (mut answered, now, (token, _)) = add_user(&mut part);
+    change_of_another(&mut part, Mode::Permissive);
     assert!(part.policy.answer(token, Err(Failed::Rejected(Rejected::Stale)), now));
-    let (token, expected) = proposed(&mut part, now + Duration::from_secs(1)).unwrap();
-    assert_eq!(expected, 1);
+    let (token, command) = proposed(&mut part, now + SECOND).unwrap();
+    assert_eq!(expected(&command), 1);
+    propose(&mut part, command).unwrap();
+    assert!(part.policy.answer(token, Ok(()), now + SECOND));
+    assert_eq!(proposed(&mut part, now + SECOND), None);
+    assert_eq!(answered.try_recv().unwrap().status, 200);
+}
+
+#[test]
+fn a_change_whose_end_is_unknown_is_proposed_again_for_its_version() {
+    let data = tempfile::tempdir().unwrap();
+    let mut part = node_alone(data.path(), &policies());
+    let (mut answered, now, (token, lost)) = add_user(&mut part);
     assert!(part.policy.answer(token, Err(Failed::Unknown), now));
-    assert_eq!(answered.try_recv().unwrap().status, 503, "it may have been carried out");
-    assert_eq!(proposed(&mut part, now + Duration::from_secs(2)), None);
+    assert_eq!(proposed(&mut part, now), None, "the log has a little time");
+    let (token, again) = proposed(&mut part, now + SECOND).unwrap();
+    assert_eq!(again, lost);
+    assert!(part.policy.answer(token, Err(Failed::NoLeader), now + SECOND));
+    assert!(answered.try_recv().is_err());
+
+    // The first one was carried out after all.
+    propose(&mut part, lost).unwrap();
+    assert_eq!(proposed(&mut part, now + 2 * SECOND), None);
+    assert_eq!(answered.try_recv().unwrap().status, 200);
+}
+
+#[test]
+fn an_unknown_change_in_whose_place_another_came_is_planned_again() {
+    let data = tempfile::tempdir().unwrap();
+    let mut part = node_alone(data.path(), &policies());
+    let (mut answered, now, (token, _)) = add_user(&mut part);
+    assert!(part.policy.answer(token, Err(Failed::Unknown), now));
+    change_of_another(&mut part, Mode::Permissive);
+    let (token, command) = proposed(&mut part, now + SECOND).unwrap();
+    assert_eq!(expected(&command), 1, "the first one can never be carried out");
+    propose(&mut part, command).unwrap();
+    assert!(part.policy.answer(token, Ok(()), now + SECOND));
+    assert_eq!(proposed(&mut part, now + SECOND), None);
+    assert_eq!(answered.try_recv().unwrap().status, 200);
+}
+
+#[test]
+fn a_change_that_nobody_can_find_out_about_is_told_so() {
+    let data = tempfile::tempdir().unwrap();
+    let mut part = node_alone(data.path(), &policies());
+    let (mut answered, now, (token, _)) = add_user(&mut part);
+    assert!(part.policy.answer(token, Err(Failed::Unknown), now));
+    change_of_another(&mut part, Mode::Permissive);
+    change_of_another(&mut part, Mode::Off);
+    assert_eq!(proposed(&mut part, now + SECOND), None);
+    let told = answered.try_recv().unwrap();
+    assert_eq!((told.status, &told.body["error"]), (503, &json!(Failed::Unknown.to_string())));
+
+    let (mut answered, now, (token, _)) = {
+        let (answer, answered) = oneshot::channel();
+        let now = part.clock.now();
+        part.policy.ask(asked("add-user bob"), answer, now);
+        let first = proposed(&mut part, now).unwrap();
+        (answered, now, first)
+    };
+    assert!(part.policy.answer(token, Err(Failed::Unknown), now));
+    assert_eq!(proposed(&mut part, now + 31 * SECOND), None);
+    let told = answered.try_recv().unwrap();
+    assert_eq!((told.status, &told.body["error"]), (503, &json!(Failed::Unknown.to_string())));
 }
 
 #[test]
