@@ -1,8 +1,8 @@
 //! The choice of notices, as a pure step over looks at a node.
 //!
 //! * Readiness, once: when clients are served.
-//! * A longer limit of the start or the stop, as long as the process uses CPU time: it recovers, or writes its
-//!   last data.
+//! * A longer limit of the start or the stop: when a stage of it begins, and as long as the process uses CPU time. It
+//!   recovers, or writes its last data.
 //! * The watchdog's feed, when every shard has turned since the last one. A stop has a limit of its own: it is fed
 //!   without a condition.
 //!
@@ -77,11 +77,12 @@ impl Notices {
 
     /// The notices that are due.
     pub(super) fn step(&mut self, look: &Look, out: &mut Vec<Notice>) {
-        if self.told != Some(look.stage) {
+        let begins = self.told != Some(look.stage);
+        if begins {
             self.tell_stage(look.stage, out);
         }
         let works = look.cpu.saturating_sub(self.cpu) >= WORK_MIN;
-        if look.stage != Stage::Serving && works {
+        if look.stage != Stage::Serving && (begins || works) {
             self.cpu = look.cpu;
             out.push(Notice::Extend(EXTENSION));
         }
@@ -150,6 +151,7 @@ mod tests {
     fn a_start_has_longer_only_while_it_works() {
         let mut notices = Notices::new(None);
         let extend = Notice::Extend(EXTENSION);
+        assert!(due(&mut notices, &look(Stage::Opening, &[], 0)).contains(&extend), "a stage begins");
         assert!(due(&mut notices, &look(Stage::Opening, &[], 50)).contains(&extend));
         assert_eq!(due(&mut notices, &look(Stage::Opening, &[], 51)), [], "a disk that hangs uses no CPU");
         assert_eq!(due(&mut notices, &look(Stage::Opening, &[], 60)), [extend]);
