@@ -1,9 +1,12 @@
 //! Random input for what strangers can reach, without further tools: `cargo xtask fuzz`.
 //!
 //! A run takes requests that make sense, damages them, cuts them into pieces and gives them to a connection's session,
-//! answering whatever it asks. It fails if the session panics, does not end, answers nothing, or if memory grows over
-//! many runs. The same seed makes the same runs. Coverage-guided fuzzing of the same is `cargo fuzz run`.
+//! answering whatever it asks. It fails if the session panics, does not end, answers nothing, gives out a request
+//! without the rights that it needs, or if memory grows over many runs. The same seed makes the same runs. Coverage-guided fuzzing of the same is `cargo fuzz run`.
 
+mod rights;
+
+use self::rights::{Policies, Rights, USER};
 use crate::Result;
 use base::Rng;
 use base::rng::SplitMix64;
@@ -13,6 +16,7 @@ use kv::index::Rows;
 use kv::{Error, Found, Request, Response};
 use node::{http, riak};
 use object::{Actor, Dot, Metadata, Policy, Put};
+use security::Access;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -91,13 +95,13 @@ pub fn run(options: &Options) -> Result<()> {
 /// Runs one target.
 pub fn fuzz(target: Target, until: Until, seed: u64) -> Result<Outcome> {
     let mut rng = SplitMix64::new(seed);
-    let seeds = seeds(target);
+    let (seeds, policies) = (seeds(target), Policies::new());
     let begin = Instant::now();
     let (mut runs, mut at_first) = (0u64, None);
     loop {
         let input = damaged(&seeds, &mut rng);
         let cuts = rng.next_u64();
-        let run = || converse(target, &input, &mut SplitMix64::new(cuts));
+        let run = || converse(target, (&input, &policies), &mut SplitMix64::new(cuts));
         let ended = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("it panicked".into()));
         ended.map_err(|failure| format!("{target:?}, run {runs}: {failure}: {}", input.escape_ascii()))?;
         runs += 1;
@@ -154,8 +158,10 @@ fn damaged(seeds: &[Vec<u8>], rng: &mut SplitMix64) -> Vec<u8> {
 }
 
 /// Gives a new connection the input piece by piece.
-fn converse(target: Target, input: &[u8], rng: &mut SplitMix64) -> Result<()> {
+fn converse(target: Target, (input, policies): (&[u8], &Policies), rng: &mut SplitMix64) -> Result<()> {
     let mut session = Session::new(target);
+    let mut rights = Rights::new(policies, rng);
+    session.begin(&mut rights, rng);
     let (mut pending, mut out) = (BytesMut::new(), Vec::new());
     let mut rest = input;
     while !rest.is_empty() {
@@ -170,9 +176,11 @@ fn converse(target: Target, input: &[u8], rng: &mut SplitMix64) -> Result<()> {
                 return Err("it does not end".into());
             }
             out.clear();
-            match session.step(&mut pending, &mut out, rng) {
+            rights.renew(session.access_mut(), rng);
+            match session.step(&mut pending, &mut out, (&mut rights, rng))? {
                 Step::Wait => break,
                 Step::Close => return Ok(()),
+                Step::LoggedIn => {}
                 Step::Goes if out.is_empty() => return Err("nothing was answered".into()),
                 Step::Goes => {}
             }
@@ -183,6 +191,8 @@ fn converse(target: Target, input: &[u8], rng: &mut SplitMix64) -> Result<()> {
 
 enum Step {
     Wait,
+    /// A login was answered, with HTTP by nothing.
+    LoggedIn,
     Goes,
     Close,
 }
@@ -204,16 +214,62 @@ impl Session {
         }
     }
 
-    fn step(&mut self, input: &mut BytesMut, out: &mut Vec<u8>, rng: &mut SplitMix64) -> Step {
+    /// Begins a guarded connection: one of HTTPS at times; one of protocol buffers can start TLS, or has logged in.
+    fn begin(&mut self, rights: &mut Rights<'_>, rng: &mut SplitMix64) {
+        if !rights.is_guarded() {
+            return;
+        }
+        match self {
+            Session::Http(session) if rng.below(4) > 0 => {
+                rights.is_secure = true;
+                session.secure(None);
+            }
+            Session::Http(_) => {}
+            Session::Pb(session) => {
+                session.offer_tls(true);
+                if rng.below(2) == 0 {
+                    (rights.is_secure, rights.has_proof) = (true, true);
+                    session.on_secure();
+                    session.on_login(Some(USER), &mut Vec::new());
+                }
+            }
+        }
+    }
+
+    fn access_mut(&mut self) -> &mut Access {
+        match self {
+            Session::Http(session) => session.access_mut(),
+            Session::Pb(session) => session.access_mut(),
+        }
+    }
+
+    fn step(
+        &mut self,
+        input: &mut BytesMut,
+        out: &mut Vec<u8>,
+        (rights, rng): (&mut Rights<'_>, &mut SplitMix64),
+    ) -> Result<Step> {
         const NOW: u64 = 1_795_263_371;
         match self {
             Session::Http(session) => match session.receive(NOW, input, out) {
-                http::Incoming::Wait(_) => return Step::Wait,
-                http::Incoming::Close => return Step::Close,
-                http::Incoming::Answered => {}
-                http::Incoming::Login(_) => session.on_login(None, NOW, out),
-                http::Incoming::Question(_) => session.answer(200, "a/b", b"", out),
+                http::Incoming::Wait(_) => return Ok(Step::Wait),
+                http::Incoming::Close => return Ok(Step::Close),
+                http::Incoming::Answered => rights.has_proof = false,
+                http::Incoming::Login(_) => {
+                    rights.has_proof = rng.below(4) > 0;
+                    session.on_login(rights.has_proof.then_some(USER), NOW, out);
+                    return Ok(Step::LoggedIn);
+                }
+                http::Incoming::Question(question) => {
+                    if !matches!(question, http::Question::Ready | http::Question::Live) {
+                        rights.check()?;
+                    }
+                    rights.has_proof = false;
+                    session.answer(200, "a/b", b"", out);
+                }
                 http::Incoming::Request(request) => {
+                    rights.check()?;
+                    rights.has_proof = false;
                     let mut next = Some(request);
                     while let Some(request) = next {
                         next = session.respond(answer(&request, rng), out);
@@ -221,15 +277,25 @@ impl Session {
                 }
             },
             Session::Pb(session) => match session.receive(input, out) {
-                riak::Incoming::Wait => return Step::Wait,
-                riak::Incoming::Close => return Step::Close,
+                riak::Incoming::Wait => return Ok(Step::Wait),
+                riak::Incoming::Close => return Ok(Step::Close),
                 riak::Incoming::Answered => {}
-                riak::Incoming::StartTls => session.on_secure(),
-                riak::Incoming::Login(_) => session.on_login(None, out),
-                riak::Incoming::Request(request) => session.respond(answer(&request, rng), out),
+                riak::Incoming::StartTls => {
+                    rights.is_secure = true;
+                    session.on_secure();
+                }
+                riak::Incoming::Login(_) => {
+                    let has_proof = rng.below(4) > 0;
+                    rights.has_proof |= has_proof;
+                    session.on_login(has_proof.then_some(USER), out);
+                }
+                riak::Incoming::Request(request) => {
+                    rights.check()?;
+                    session.respond(answer(&request, rng), out);
+                }
             },
         }
-        Step::Goes
+        Ok(Step::Goes)
     }
 }
 
@@ -282,10 +348,10 @@ fn found(rng: &mut SplitMix64) -> Found {
 }
 
 /// Requests that make sense, each with a line of `=` behind it. Line ends become those of HTTP.
-const HTTP: &str = include_str!("../seeds/http.txt");
+const HTTP: &str = include_str!("../../seeds/http.txt");
 
 /// Frames that make sense, in hexadecimal digits, after a line on each.
-const PB: &str = include_str!("../seeds/pb.hex");
+const PB: &str = include_str!("../../seeds/pb.hex");
 
 /// The bytes of a line of hexadecimal digits.
 fn unhex(line: &str) -> Vec<u8> {
