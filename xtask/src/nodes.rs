@@ -144,6 +144,18 @@ impl Cluster {
         Ok(begin.elapsed())
     }
 
+    /// Kills a node, counted from 0.
+    pub fn kill_node(&mut self, node: usize) -> Result<()> {
+        Ok(self.nodes.kill(node)?)
+    }
+
+    /// Starts a node that was killed, and waits until it answers.
+    pub fn start_node(&mut self, node: usize) -> Result<()> {
+        self.nodes.start(node)?;
+        self.servers.pids = self.nodes.pids();
+        await_answer(self.servers.addresses[node])
+    }
+
     /// Kills a node that is alone.
     pub fn kill(mut self) -> Result<()> {
         Ok(self.nodes.kill(0)?)

@@ -32,6 +32,19 @@ pub fn thread_cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
+/// The time for which all threads of some processes waited for a core, so far. A thread that has ended counts no more.
+pub fn run_delay(pids: &[u32]) -> io::Result<Duration> {
+    let mut sum = Duration::ZERO;
+    for pid in pids {
+        for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+            let text = std::fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
+            let waited = text.split(' ').nth(1).and_then(|it| it.parse().ok());
+            sum += Duration::from_nanos(waited.unwrap_or_default());
+        }
+    }
+    Ok(sum)
+}
+
 /// The folder of the workspace.
 pub fn workspace() -> Result<&'static Path> {
     Ok(Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("this crate is in no workspace")?)

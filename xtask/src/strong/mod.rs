@@ -1,10 +1,16 @@
 //! The figures of consistent bucket types: three processes, beside an eventual type of the same nodes and beside etcd.
 //!
 //! * [`cpu`]: CPU per operation, latencies, bytes written.
+//! * [`kill`]: the kill of a node under load. * [`overload`]: five times the load that can be served.
+//! * [`quiet`]: idle nodes, and starts, with many groups.
 //!
 //! Not here: faults other than those that a script of processes can make, which are the simulator's.
 
 mod cpu;
+mod kill;
+mod overload;
+mod quiet;
+mod recorded;
 
 use crate::figures::{self, Options, Set};
 use crate::measure::Window;
@@ -32,6 +38,12 @@ const ACTIVATION_MAX: Duration = Duration::from_secs(60);
 pub enum Part {
     /// CPU per operation, latencies and bytes written.
     Cpu,
+    /// The kill of a node under load.
+    Kill,
+    /// Five times the load that can be served.
+    Overload,
+    /// Idle nodes, and starts, with many groups.
+    Quiet,
 }
 
 /// The amount of measurement.
@@ -43,22 +55,31 @@ pub struct Plan {
     window: Window,
     /// Objects that reads ask for.
     objects: u64,
+    /// Time of the overload.
+    overload: Duration,
+    /// Time for which idle nodes are measured.
+    idle: Duration,
 }
 
 const FULL: Plan = Plan {
     rounds: 5,
     window: Window { warm_up: Duration::from_millis(500), time: Duration::from_secs(3) },
     objects: OBJECTS,
+    overload: Duration::from_secs(120),
+    idle: Duration::from_secs(60),
 };
 
 const QUICK: Plan = Plan {
     rounds: 3,
     window: Window { warm_up: Duration::from_millis(300), time: Duration::from_millis(1500) },
     objects: OBJECTS / 5,
+    overload: Duration::from_secs(24),
+    idle: Duration::from_secs(20),
 };
 
 const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but each is measured shorter (1.5 s instead of 3 s), less \
-    often (3 rounds instead of 5), and with 20,000 objects instead of 100,000";
+    often (3 rounds instead of 5), and with 20,000 objects instead of 100,000; the overload lasts 24 s instead of 120 s, \
+    and nodes are idle for 20 s instead of 60 s";
 
 const METHOD: &str = include_str!("../../method/strong.md").trim_ascii_end();
 
@@ -69,6 +90,12 @@ impl Context {
     fn cluster(&self, name: &str) -> Result<Cluster> {
         let setup = Setup::new(&self.binary, self.home.join(name), NODES, "sync")?;
         let cluster = Cluster::start(&setup)?;
+        self.activate(&cluster)?;
+        Ok(cluster)
+    }
+
+    /// Creates and activates the consistent type.
+    fn activate(&self, cluster: &Cluster) -> Result<()> {
         let node = cluster.http[0].to_string();
         let admin = |words: &[&str]| {
             let mut command = Command::new(&self.binary);
@@ -86,7 +113,7 @@ impl Context {
             }
             sleep(Duration::from_millis(200));
         }
-        Ok(cluster)
+        Ok(())
     }
 }
 
@@ -96,7 +123,12 @@ pub const SET: Set<Part, Plan> = Set {
     method: METHOD,
     needs_binary: true,
     quick_leaves_out: QUICK_LEAVES_OUT,
-    parts: &[Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run }],
+    parts: &[
+        Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },
+        Run { name: Part::Kill, specs: kill::specs, run: kill::run },
+        Run { name: Part::Overload, specs: overload::specs, run: overload::run },
+        Run { name: Part::Quiet, specs: quiet::specs, run: quiet::run },
+    ],
 };
 
 /// Measures, prints, writes the page.

@@ -1,0 +1,98 @@
+//! Many groups of which nobody asks anything: the CPU of idle nodes, and the time of a start.
+//!
+//! * Idle: five nodes, 16,384 partitions. Each of many keys of the consistent type is written once, so most groups were
+//!   in use. Then the CPU of each node is measured at rest.
+//! * Start: a node alone with 65,536 groups that were in use, killed and started; beside it the same keys in the default
+//!   type. The time is from the spawn to the first answer.
+
+use super::{Context, TYPE};
+use crate::load::{Load, Op};
+use crate::nodes::{Cluster, Setup};
+use crate::report::Report;
+use crate::rows::{Bar, Spec};
+use crate::stats::median;
+use crate::{Result, sys};
+use std::thread::sleep;
+use std::time::Duration;
+
+const NODES: u16 = 5;
+const PARTITIONS: u32 = 16_384;
+
+/// The most groups of an `n_val`.
+const GROUPS_MAX: u32 = 65_536;
+
+/// Keys for each group: a key for nine of ten groups.
+const KEYS_PER_GROUP: f64 = 2.3;
+
+/// The rows of this part.
+pub fn specs() -> Vec<Spec> {
+    vec![
+        Spec::new("idle/CPU of a node, 16,384 partitions", "% of a core", Some(Bar::AtMost(0.2))),
+        Spec::new("start/65,536 groups, longer than without", "ms", Some(Bar::AtMost(100.0))),
+    ]
+}
+
+/// Fills them.
+pub fn run(context: &Context, report: &mut Report) -> Result<()> {
+    let [idle, start] = &specs()[..] else { return Err("two rows".into()) };
+    let shares = idle_shares(context)?;
+    let row = idle.clone().measured(&shares);
+    report.push(row.also("busiest", shares.into_iter().reduce(f64::max)))?;
+
+    let with = start_times(context, true)?;
+    let without = start_times(context, false)?;
+    let (with, without) = (median(&with).unwrap_or_default(), median(&without).unwrap_or_default());
+    let row = start.clone().valued(with - without, "difference of two medians");
+    report.push(row.also("with_ms", Some(with)).also("without_ms", Some(without)))
+}
+
+/// The load that touches most of so many groups.
+fn touching(groups: u32, is_consistent: bool) -> Load {
+    let keys = (f64::from(groups) * KEYS_PER_GROUP) as u64;
+    match is_consistent {
+        true => {
+            let load = Load::new(Op::PutOnce, 64, keys);
+            Load { consistent_type: Some(TYPE), in_order: true, value_len: 100, ..load }
+        }
+        false => Load { value_len: 100, ..Load::fill(keys) },
+    }
+}
+
+/// The CPU of each node at rest, in percent of a core.
+fn idle_shares(context: &Context) -> Result<Vec<f64>> {
+    let setup = Setup::new(&context.binary, context.home.join("idle"), NODES, "none")?;
+    let cluster = Cluster::start(&setup.with("ring-size", PARTITIONS))?;
+    context.activate(&cluster)?;
+    cluster.servers.fill(&touching(PARTITIONS, true))?;
+    cluster.servers.rest()?;
+    let cpu =
+        || cluster.servers.pids.iter().map(|&pid| sys::process_cpu(pid)).collect::<std::io::Result<Vec<_>>>();
+    let before = cpu()?;
+    sleep(context.plan.idle);
+    let used = cpu()?.into_iter().zip(before).map(|(after, before)| (after - before).as_secs_f64());
+    let shares = used.map(|used| 100.0 * used / context.plan.idle.as_secs_f64()).collect();
+    cluster.stop()?;
+    Ok(shares)
+}
+
+/// The times of some starts of a node alone, in milliseconds.
+fn start_times(context: &Context, is_consistent: bool) -> Result<Vec<f64>> {
+    let name = if is_consistent { "with-groups" } else { "without-groups" };
+    let setup = Setup::new(&context.binary, context.home.join(name), 1, "none")?;
+    let setup = setup.with("ring-size", GROUPS_MAX).with("shards", 1);
+    let cluster = Cluster::start(&setup)?;
+    if is_consistent {
+        context.activate(&cluster)?;
+    }
+    cluster.servers.fill(&touching(GROUPS_MAX, is_consistent))?;
+    cluster.servers.rest()?;
+    cluster.kill()?;
+    let mut times = Vec::new();
+    for _ in 0..context.plan.rounds {
+        let cluster = Cluster::start(&setup)?;
+        times.push(cluster.start_time.as_secs_f64() * 1e3);
+        sleep(Duration::from_millis(500));
+        cluster.kill()?;
+    }
+    Ok(times)
+}

@@ -1,0 +1,142 @@
+//! A load whose requests are recorded, and the waits that its history has around a kill.
+//!
+//! 1. [`Recorded::run`] reads and writes keys of the consistent type, and writes the history.
+//! 2. [`Waits::of`] finds, for each group, its first answer to a request from after the kill. Its requests waited from
+//!    the call of the first that was not answered before the kill, or from the kill.
+//! 3. [`wrong_keys`] judges the history.
+
+use super::TYPE;
+use crate::Result;
+use bench::history::{self, History};
+use bench::{Control, Identity, Workload};
+use results::Summary;
+use ring::{Position, RingSize};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+use strong::linearizability::Outcome;
+
+/// Keys: some for each group of a ring of 64.
+const KEYS: u32 = 4_000;
+
+/// The bucket of the load.
+const BUCKET: &str = "recorded";
+
+/// A load on the consistent type.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded {
+    /// Requests under way at most.
+    pub connections: usize,
+    /// Requests a second; none for a closed loop.
+    pub rate: Option<f64>,
+    /// Its time.
+    pub time: Duration,
+}
+
+impl Recorded {
+    /// Runs it, and records its history if a file is given.
+    pub fn run(&self, at: &[SocketAddr], history: Option<&Path>, control: &Control) -> Result<Summary> {
+        let operations = [("get", 5), ("put_once", 2), ("cas", 4), ("delete_if", 1)]
+            .map(|(op, weight)| format!("[[operation]]\nop = \"{op}\"\nweight = {weight}\n"));
+        let rate = self.rate.map(|rate| format!("[load]\nkind = \"poisson\"\nrate = {rate:.1}\n"));
+        let text = format!(
+            "driver = \"pb\"\nbucket_type = \"{TYPE}\"\nconsistent = true\nbucket = \"{BUCKET}\"\nconcurrency = {}\n\
+             warm_up = \"0s\"\nduration = \"{}ms\"\n{}[keys]\nkind = \"uniform\"\ncount = {KEYS}\n\
+             [value]\nsize = 1024\n{}",
+            self.connections,
+            self.time.as_millis(),
+            rate.unwrap_or_default(),
+            operations.concat()
+        );
+        let mut workload = Workload::parse(&text, "recorded")?;
+        workload.addresses = at.iter().map(|&address| address.into()).collect();
+        workload.history = history.map(Path::to_owned);
+        let dir = tempfile::tempdir()?;
+        Ok(bench::run(&workload, &dir.path().join("results"), &Identity::default(), control, &mut ())?)
+    }
+}
+
+/// Keys that no order of requests explains, and those whose search was given up.
+pub fn wrong_keys(history: &History) -> usize {
+    let report = history::check(history, history::STATES_MAX);
+    report.violations.len() + report.unknown.len()
+}
+
+/// The waits and errors of a history in which a node was killed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waits {
+    /// The longest wait of requests of a group, in seconds.
+    pub waiting: f64,
+    /// The longest time until a group has answered, in seconds.
+    pub any: f64,
+    /// Groups that were asked.
+    pub groups: usize,
+    /// Requests that were done, and those that were done before the kill.
+    pub done: usize,
+    pub done_before: usize,
+    /// Requests without an answer.
+    pub timeouts: usize,
+    /// Errors that are no timeout of a request under way at the kill.
+    pub errors: usize,
+}
+
+impl Waits {
+    /// Of a history with a kill in these nanoseconds: from its request until the process was gone.
+    pub fn of(history: &History, kill: Range<u64>) -> Waits {
+        let at = kill.start;
+        let mut waits = Waits::default();
+        let mut groups: BTreeMap<u16, Group> = BTreeMap::new();
+        for (key, requests) in &history.keys {
+            let group = groups.entry(group_of(key)).or_default();
+            for operation in requests.iter().map(|it| it.operation) {
+                let (was_under_way, may_be_lost) = (operation.call <= at, operation.call <= kill.end);
+                let is_done = match operation.outcome {
+                    Outcome::Read(_) | Outcome::Done | Outcome::Failed => true,
+                    Outcome::Timeout | Outcome::Unavailable => false,
+                };
+                waits.done += usize::from(is_done);
+                waits.done_before += usize::from(is_done && operation.end <= at);
+                waits.timeouts += usize::from(operation.outcome == Outcome::Timeout);
+                let is_lost = operation.outcome == Outcome::Timeout && may_be_lost;
+                waits.errors += usize::from(!is_done && !is_lost);
+                // An answer to a request from before the kill may have been on its way.
+                if is_done && !was_under_way {
+                    group.answered = group.answered.min(operation.end);
+                }
+                if operation.end > at {
+                    group.asked = group.asked.min(operation.call.max(at));
+                }
+            }
+        }
+        waits.groups = groups.len();
+        for group in groups.values().filter(|group| group.answered < u64::MAX) {
+            waits.any = waits.any.max((group.answered - at) as f64 / 1e9);
+            waits.waiting = waits.waiting.max(group.answered.saturating_sub(group.asked) as f64 / 1e9);
+        }
+        waits
+    }
+}
+
+/// A group after the kill.
+struct Group {
+    /// Its first answer to a request from after the kill.
+    answered: u64,
+    /// The time from which a request waited, the kill at the earliest.
+    asked: u64,
+}
+
+impl Default for Group {
+    fn default() -> Group {
+        Group { answered: u64::MAX, asked: u64::MAX }
+    }
+}
+
+/// The group of a key of a history.
+fn group_of(key: &str) -> u16 {
+    // Keys of this load have nothing to be escaped.
+    let key = key.rsplit('/').next().unwrap_or_default();
+    Position::of_key(TYPE.as_bytes(), BUCKET.as_bytes(), key.as_bytes())
+        .prefix(RingSize::default().finest().bits())
+}
