@@ -41,7 +41,7 @@ pub enum Ended {
     Error {
         /// The kind.
         kind: ErrorKind,
-        /// Whether *unavailable* says that nothing was applied.
+        /// Whether *unavailable* and *overload* say that nothing was applied.
         is_consistent: bool,
     },
 }
@@ -51,7 +51,9 @@ impl Ended {
         match self {
             Ended::Read(_) | Ended::Done => Class::Ok,
             Ended::Failed => Class::Failed,
-            Ended::Error { kind: ErrorKind::Unavailable, is_consistent: true } => Class::Unavailable,
+            Ended::Error { kind: ErrorKind::Unavailable | ErrorKind::Overload, is_consistent: true } => {
+                Class::Unavailable
+            }
             Ended::Error { kind, .. } if kind.is_certain() => Class::Unavailable,
             Ended::Error { .. } => Class::Timeout,
         }
@@ -188,7 +190,7 @@ mod tests {
             ErrorKind::ALL.into_iter().filter(is_unavailable).map(ErrorKind::name).collect::<Vec<_>>()
         };
         // All others may have been applied.
-        assert_eq!(unavailable(true), ["unavailable", "precondition", "refused", "unsupported"]);
+        assert_eq!(unavailable(true), ["overload", "unavailable", "precondition", "refused", "unsupported"]);
         assert_eq!(unavailable(false), ["precondition", "refused", "unsupported"]);
     }
 
