@@ -67,3 +67,20 @@ pub fn unreachable(address: &str, error: &io::Error) -> Failure {
     };
     Failure::new(FAILED, format!("cannot connect to {address}: {error}{advice}"))
 }
+
+/// Why the local socket of a node cannot be reached, and the way to do so.
+pub fn no_local_node(data: &Path, error: &io::Error) -> Failure {
+    let data = data.display();
+    let what = match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            format!(
+                "no node runs on the data folder {data} of this machine ({error}); --node names one by its address"
+            )
+        }
+        ErrorKind::PermissionDenied => {
+            format!("{data}: {error}: only the node's user and root may use its local socket")
+        }
+        _ => format!("{data}: {error}"),
+    };
+    Failure::new(FAILED, what)
+}

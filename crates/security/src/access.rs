@@ -6,15 +6,22 @@
 //! 3. [`Access::renew`] gives it a newer policy, and looks its user up anew. A user that is gone is no user any more. The
 //!    request under way is checked again.
 //!
-//! Invariant: with [`Mode::On`], no request passes without TLS, a user of the policy in hand, and the grants that it
-//! needs. With [`Mode::Permissive`] each passes, and those that would not are counted.
+//! A connection by the local socket of the node ([`Access::serve_locally`]) needs no login, and has [`LOCAL_PERMISSIONS`]
+//! alone, in every mode.
+//!
+//! Invariant: with [`Mode::On`], no request of another connection passes without TLS, a user of the policy in hand, and
+//! the grants that it needs. With [`Mode::Permissive`] each passes, and those that would not are counted.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::needs::{KeptNeeds, Needs};
+use crate::permission::Permission;
 use crate::policy::{Explanation, Policy, UserId};
 use crate::slot::Mode;
+
+/// The permissions of a connection by the local socket: administration and statistics, and no objects.
+pub const LOCAL_PERMISSIONS: [Permission; 3] = [Permission::Admin, Permission::Stats, Permission::Purge];
 
 /// The rights of one connection. The default is a connection that nobody guards.
 #[derive(Debug, Default)]
@@ -23,6 +30,8 @@ pub struct Access {
     policy: Option<Arc<Policy>>,
     mode: Mode,
     is_secure: bool,
+    /// Whether it came by the local socket.
+    is_local: bool,
     /// The name that was proved.
     name: Option<Box<[u8]>>,
     /// Its user in this policy.
@@ -42,6 +51,8 @@ pub enum Denied {
     NoLogin,
     /// The user has not the permission.
     Missing(Explanation),
+    /// The local socket has not the permission.
+    NotLocal,
 }
 
 impl fmt::Display for Denied {
@@ -50,6 +61,7 @@ impl fmt::Display for Denied {
             Denied::Plaintext => f.write_str("Security is enabled, please STARTTLS first"),
             Denied::NoLogin => f.write_str("Security is enabled, please authenticate first"),
             Denied::Missing(why) => write!(f, "{why}"),
+            Denied::NotLocal => f.write_str("The local socket serves administration and statistics alone"),
         }
     }
 }
@@ -103,6 +115,27 @@ impl Access {
         self.is_secure
     }
 
+    /// The connection came by the local socket, whose other end is the node's own user or root.
+    pub fn serve_locally(&mut self) {
+        self.is_local = true;
+    }
+
+    /// Whether the connection came by the local socket.
+    pub fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    /// Whether requests are checked at all.
+    #[inline]
+    pub fn is_guarded(&self) -> bool {
+        self.mode != Mode::Off || self.is_local
+    }
+
+    /// The name of the user of the policy in hand that has logged in.
+    pub fn user_name(&self) -> Option<&[u8]> {
+        self.user.and(self.name.as_deref())
+    }
+
     /// The client has proved to be the user of a name.
     pub fn log_in(&mut self, name: &[u8]) {
         self.user = self.policy.as_ref().and_then(|policy| policy.user(name));
@@ -125,7 +158,7 @@ impl Access {
     /// The missing right, with [`Mode::On`] alone.
     #[inline]
     pub fn admits(&self) -> Result<(), Denied> {
-        if self.mode == Mode::On { self.entitled().map(drop) } else { Ok(()) }
+        if self.mode == Mode::On && !self.is_local { self.entitled().map(drop) } else { Ok(()) }
     }
 
     /// Begins a request with these needs. `lasts` says that its answer comes in pieces or after a long time: it is
@@ -150,6 +183,9 @@ impl Access {
 
     #[inline]
     fn check(&mut self, needs: Needs<'_>) -> Result<(), Denied> {
+        if self.is_local {
+            return if needs.are_in(LOCAL_PERMISSIONS) { Ok(()) } else { Err(Denied::NotLocal) };
+        }
         match self.mode {
             Mode::Off => Ok(()),
             Mode::On => self.decide(needs),
@@ -259,6 +295,26 @@ mod tests {
         access.begin(get(), true).unwrap();
         access.end();
         assert_eq!(access.renew(policy(8, &["enable"])), Ok(()), "it has ended");
+    }
+
+    #[test]
+    fn the_local_socket_has_its_permissions_in_every_mode() {
+        let of = |permission| Needs::of([permission], Target::Any);
+        for mode in ["disable", "permissive", "enable"] {
+            let mut access = Access::default();
+            access.serve_locally();
+            access.renew(policy(1, &[ALICE_GETS[0], ALICE_GETS[1], mode])).unwrap();
+            assert_eq!((access.admits(), access.is_guarded()), (Ok(()), true), "{mode}");
+            for &permission in Permission::ALL {
+                let is_local = LOCAL_PERMISSIONS.contains(&permission);
+                let expected = if is_local { Ok(()) } else { Err(Denied::NotLocal) };
+                assert_eq!(access.begin(of(permission), false), expected, "{mode}, {permission}");
+            }
+            assert_eq!(access.begin(Needs::Login, false), Ok(()));
+            let both = of(Permission::Admin).and_if(true, Permission::Get);
+            assert_eq!(access.begin(both, false), Err(Denied::NotLocal));
+            assert_eq!(access.take_would_refuse(), 0, "{mode}");
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod slot;
 mod slots;
 mod source;
 
-pub use self::access::{Access, Denied};
+pub use self::access::{Access, Denied, LOCAL_PERMISSIONS};
 pub use self::certificate::{Attribute, common_name};
 pub use self::codec::SLOT_VERSION;
 pub use self::command::{Cell, Command, CommandError, Print, Settable, Table, View};

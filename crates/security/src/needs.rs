@@ -30,6 +30,14 @@ impl<'a> Needs<'a> {
             needs => needs,
         }
     }
+
+    /// Whether these permissions on everything are enough.
+    pub(crate) fn are_in<const N: usize>(self, permissions: [Permission; N]) -> bool {
+        match self {
+            Needs::Nothing | Needs::Login => true,
+            Needs::All(needed, _) => needed.without(permissions.into_iter().collect()).is_empty(),
+        }
+    }
 }
 
 /// The needs of a request under way, without a part of the request.

@@ -5,26 +5,24 @@
 //!
 //! Left out: bodies, which may be large, and persons, as clients are not authenticated.
 
+use crate::socket::ClientOrigin;
 use node::http::Change;
-use std::net::SocketAddr;
 
 /// The start of an answer, before its status.
 const BEFORE_STATUS: usize = "HTTP/1.1 ".len();
 
 /// Notes a change that was answered; nothing if `answer` is none.
-pub(crate) fn note(change: &Change, from: Option<SocketAddr>, status: u16) {
-    let from = from.map_or_else(|| "unknown".to_owned(), |from| from.to_string());
+pub(crate) fn note(change: &Change, from: ClientOrigin, status: u16) {
     let path = String::from_utf8_lossy(&change.path);
     let method = change.method;
     let result = if status < 400 { "done" } else { "refused" };
-    tracing::info!(target: "audit", from, method, %path, status, result, "audit");
+    tracing::info!(target: "audit", %from, method, %path, status, result, "audit");
 }
 
 /// Notes a change of the security policy, by its words without passwords.
-pub(crate) fn note_security(words: &str, from: Option<SocketAddr>, status: u16) {
-    let from = from.map_or_else(|| "unknown".to_owned(), |from| from.to_string());
+pub(crate) fn note_security(words: &str, from: ClientOrigin, status: u16) {
     let result = if status < 400 { "done" } else { "refused" };
-    tracing::info!(target: "audit", from, security = words, status, result, "audit");
+    tracing::info!(target: "audit", %from, security = words, status, result, "audit");
 }
 
 /// The status of an answer; `None` if it is not one, or tells that the body may come.

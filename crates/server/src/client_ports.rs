@@ -62,7 +62,10 @@ impl ClientPorts {
 
         let mut https_listeners = https_listeners.into_iter().flatten();
         let listeners = pb_listeners.into_iter().zip(http_listeners);
-        let listeners = listeners.map(|(pb, http)| Listeners { pb, http, https: https_listeners.next() });
+        let listeners = listeners.map(|(pb, http)| {
+            let https = https_listeners.next();
+            Listeners { pb, http, https, local: None }
+        });
         let addresses = ClientAddresses { pb, http, https };
         Ok((ClientPorts { addresses, http_names, https_names }, listeners.collect()))
     }

@@ -3,7 +3,8 @@
 //! A client has [`FIRST_MAX`] for its first byte, [`pace::HEAD_MAX`](crate::pace::HEAD_MAX) for a head, a least rate
 //! for a body, and is told 408 when it fails; between two requests it may be idle as long as any other.
 //!
-//! The door of HTTPS is the same under TLS. With security each request logs in, before its body is read.
+//! The door of HTTPS is the same under TLS. With security each request logs in, before its body is read. The local
+//! socket is the same again, without a login.
 
 use crate::audit;
 use crate::backup::Backups;
@@ -22,6 +23,7 @@ use crate::peer::Peers;
 use crate::purge::Purges;
 use crate::security::{DoorGuard, Hashing, Verdict, answer as answer_security, certified_name};
 use crate::slow;
+use crate::socket::ClientOrigin;
 use crate::stats::Stats;
 use crate::stream::Stream;
 use crate::targets::targets;
@@ -38,7 +40,6 @@ use protocol::http::Waits;
 use serde::Serialize;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -53,6 +54,17 @@ const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// Brings statistics of the whole node.
 pub type Ask = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Stats> + Send>> + Send + Sync>;
+
+/// A door for HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpDoor {
+    /// In plaintext.
+    Http,
+    /// Under TLS.
+    Https,
+    /// The local socket, for administration.
+    Local,
+}
 
 /// Who answers what no shard alone can.
 pub struct Wide {
@@ -78,8 +90,8 @@ pub struct Wide {
     pub hosts: Arc<HostNames>,
     /// The guard of the doors.
     pub(crate) guard: Arc<DoorGuard>,
-    /// Whether this is the door of HTTPS.
-    pub is_https: bool,
+    /// The door.
+    pub door: HttpDoor,
     /// Where it serves HTTP.
     pub http: Address,
     /// The wait of a stop for balancers.
@@ -123,15 +135,18 @@ async fn converse(
     patience: &Patience,
 ) -> io::Result<()> {
     stream.set_nodelay()?;
-    let from = stream.peer_addr().ok();
+    let from = stream.origin();
     let local_address = stream.local_addr().ok().map(|address| address.ip());
-    let mut session = Session::guarded(Arc::clone(&wide.hosts), local_address);
+    let mut session = match wide.door {
+        HttpDoor::Http | HttpDoor::Https => Session::guarded(Arc::clone(&wide.hosts), local_address),
+        HttpDoor::Local => Session::local(),
+    };
     session.bound(about.request_max());
     let mut unsent = Unsent::default();
     let mut held = Held::new(about);
     let mut input = Input::new();
     let mut out = Vec::new();
-    if wide.is_https {
+    if wide.door == HttpDoor::Https {
         wide.guard.secure(stream, &mut input.bytes, patience).await?;
         session.secure(stream.tls().and_then(certified_name));
     }
@@ -272,7 +287,7 @@ async fn log_in(
 }
 
 /// Notes the change that a request asked for, once it is answered.
-fn note_change(session: &mut Session, from: Option<SocketAddr>, answer: Option<&[u8]>) {
+fn note_change(session: &mut Session, from: ClientOrigin, answer: Option<&[u8]>) {
     if let Some(status) = answer.and_then(audit::status_of)
         && let Some(change) = session.take_change()
     {

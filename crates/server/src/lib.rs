@@ -21,6 +21,7 @@
 //!   `verdict.rs`: the state of the node in words. `health.rs`: the answers for balancers. `drain.rs`: their wait.
 //!   `config.rs`: what it is told.
 
+pub mod admin_socket;
 mod audit;
 pub mod backup;
 mod client_ports;
@@ -51,6 +52,7 @@ mod purge;
 mod security;
 mod serve;
 mod slow;
+mod socket;
 mod stats;
 mod store_figures;
 mod stream;

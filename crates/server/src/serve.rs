@@ -5,6 +5,7 @@
 //!    bucket properties to all, and begin to take part in the cluster. 6. Serve until SIGTERM or SIGINT. 7. Answer what is under
 //!    way, close connections, stop the stores cleanly.
 
+use crate::admin_socket::{self, AdminSocketFile};
 use crate::backup::Backups;
 use crate::client_ports::{self, ClientAddresses, ClientPorts};
 use crate::compact::Compactions;
@@ -40,7 +41,9 @@ use os::{OsDisk, OsRng};
 use ring::{MemberState, RingSize};
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -110,7 +113,7 @@ pub fn serve(
         tracing::info!("anti-entropy is off: the backend {backend} has no snapshots for hash trees");
     }
     let (mut layout, owner) = find_layout(&config)?;
-    let (clients, listeners) = ClientPorts::open(&mut config, layout.shards.into())?;
+    let (clients, mut listeners) = ClientPorts::open(&mut config, layout.shards.into())?;
     let (peers, address_of_peers) = match &cluster {
         Some(it) => {
             let listener = listen(it.listen_option, &it.listen, 1)?.remove(0);
@@ -145,13 +148,18 @@ pub fn serve(
     if !config.insecure {
         clients.warn_of_strangers(policies.current().settings().mode);
     }
+    // The folder's lock is held from here on.
+    let (admin_socket, admin_file) = listen_locally(&config).unzip();
+    let listener_count = usize::from(layout.shards) * clients.addresses().count();
+    progress.expect(layout.shards, listener_count + usize::from(admin_socket.is_some()));
+    listeners[0].local = admin_socket;
     let memory = memory_limit(config.memory.map(|size| size.0));
-    progress.expect(layout.shards, usize::from(layout.shards) * clients.addresses().count());
     let addresses = Addresses { clients: clients.addresses(), peers: address_of_peers };
     let outside = (clients, Arc::clone(progress), log, Arc::new(guard));
     let common = common(&config, (layout, founding), owner, (&part, tls), (membership, &memory), outside)?;
     let (stop, stopped) = watch::channel(false);
-    let mut node = Node { addresses, common, memory, doors: None, peers, threads: Vec::new(), part, inbox };
+    let threads = Vec::new();
+    let mut node = Node { addresses, common, memory, doors: None, peers, threads, admin_file, part, inbox };
     node.doors = node.common.peers.as_ref().map(|peers| Arc::new(Doors::new(Arc::clone(peers))));
     let (controls, asked): (Vec<_>, Vec<_>) =
         (0..layout.shards).map(|_| mpsc::channel(CONTROL_QUEUE_MAX)).unzip();
@@ -238,6 +246,8 @@ struct Node {
     doors: Option<Arc<Doors>>,
     peers: Option<TcpListener>,
     threads: Vec<Thread>,
+    /// The file of the local socket. It goes before the data folder's lock, which is with `part`.
+    admin_file: Option<AdminSocketFile>,
     /// What agrees with the other nodes, on a thread that starts when the stores are open.
     part: Part,
     inbox: membership::Inbox,
@@ -260,7 +270,7 @@ impl Node {
         let (reports, births) = self.share_table()?;
         let ring_bits = u8::try_from(self.common.layout.ring_size.bits()).expect("a prefix has 16 bits");
         self.part.set_births(births, ring_bits);
-        let Node { common, memory, addresses, doors, peers, threads, part, inbox } = self;
+        let Node { common, memory, addresses, doors, peers, threads, admin_file, part, inbox } = self;
         let (end, mut ended) = mpsc::channel(1);
         let members = part.state().members();
         let (count, state) = (members.len(), members[&part.node()].member.state);
@@ -311,6 +321,8 @@ impl Node {
             tracing::info!("stopping");
             Ok(())
         });
+        // The lock of the data folder goes with the membership.
+        drop(admin_file);
         common.membership.stop();
         membership.join().expect("a thread aborts the process rather than panic");
         result
@@ -333,6 +345,15 @@ impl Node {
         }
         Ok((reports, births))
     }
+}
+
+/// Listens at the local socket. A node without it serves its clients all the same.
+fn listen_locally(config: &Config) -> Option<(UnixListener, AdminSocketFile)> {
+    let listening = admin_socket::listen(&config.data);
+    let failed = |error: &io::Error| {
+        tracing::warn!(%error, "no local socket: `annulet admin --data` does not reach this node");
+    };
+    listening.inspect_err(failed).ok()
 }
 
 /// Starts the thread that takes part in the cluster; it tells when it cannot go on.

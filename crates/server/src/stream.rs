@@ -1,4 +1,4 @@
-//! A client's connection: a socket, in plaintext or under TLS.
+//! A client's connection: a socket ([`Socket`]), in plaintext or under TLS.
 //!
 //! Both kinds are read when the socket is ready, into the buffer that frames are cut off. Under TLS one read takes at
 //! most [`CIPHER_BYTES`] off the socket, and all plaintext that comes of them goes to the caller at once: nothing that
@@ -10,14 +10,14 @@
 //!
 //! Left out: handshakes on threads of their own.
 
+use crate::socket::{ClientOrigin, Socket, Unwaited};
 use bytes::BytesMut;
 use rustls::ServerConnection;
 use std::future::poll_fn;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Write as _};
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 /// Ciphertext that is read at a time: a record of TLS, on the stack of the thread.
 const CIPHER_BYTES: usize = 16 << 10;
@@ -27,7 +27,7 @@ const PLAIN_BYTES_MAX: usize = 64 << 10;
 
 /// A client's connection.
 pub struct Stream {
-    tcp: TcpStream,
+    socket: Socket,
     /// `None` in plaintext. In a box, since most connections have none.
     tls: Option<Box<ServerConnection>>,
 }
@@ -35,7 +35,12 @@ pub struct Stream {
 impl Stream {
     /// A connection in plaintext.
     pub fn plain(tcp: TcpStream) -> Stream {
-        Stream { tcp, tls: None }
+        Stream { socket: Socket::Tcp(tcp), tls: None }
+    }
+
+    /// A connection by the local socket of the node.
+    pub(crate) fn local(socket: UnixStream) -> Stream {
+        Stream { socket: Socket::Local(socket), tls: None }
     }
 
     /// Goes on under TLS, whose handshake begins with the next byte.
@@ -59,23 +64,28 @@ impl Stream {
 
     /// Has small pieces sent at once.
     pub fn set_nodelay(&self) -> io::Result<()> {
-        self.tcp.set_nodelay(true)
+        self.socket.set_nodelay()
     }
 
     /// The client's address.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.tcp.peer_addr()
+        self.socket.peer_addr()
+    }
+
+    /// The client, for the audit log.
+    pub(crate) fn origin(&self) -> ClientOrigin {
+        self.socket.origin()
     }
 
     /// The address that the client has connected to.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.tcp.local_addr()
+        self.socket.local_addr()
     }
 
     /// Ready once there may be something to read, or the connection has ended.
     #[inline]
     pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.tcp.poll_read_ready(context)
+        self.socket.poll_read_ready(context)
     }
 
     /// Appends bytes that are there to `input`: how many, 0 at the connection's end.
@@ -85,18 +95,18 @@ impl Stream {
     #[inline]
     pub fn try_read_buf(&mut self, input: &mut BytesMut) -> io::Result<usize> {
         match &mut self.tls {
-            None => self.tcp.try_read_buf(input),
-            Some(tls) => try_decrypt(&self.tcp, tls, input),
+            None => self.socket.try_read_buf(input),
+            Some(tls) => try_decrypt(&self.socket, tls, input),
         }
     }
 
     /// Sends a part of `bytes`: how many.
     pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.tls {
-            None => self.tcp.write(bytes).await,
+            None => self.socket.write(bytes).await,
             Some(tls) => {
                 let taken = tls.writer().write(bytes)?;
-                flush(&self.tcp, tls).await?;
+                flush(&self.socket, tls).await?;
                 Ok(taken)
             }
         }
@@ -105,7 +115,7 @@ impl Stream {
     /// Sends all of `bytes`.
     pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.tls.is_none() {
-            return self.tcp.write_all(bytes).await;
+            return self.socket.write_all(bytes).await;
         }
         let mut sent = 0;
         while sent < bytes.len() {
@@ -124,12 +134,12 @@ impl Stream {
     pub async fn handshake(&mut self, input: &mut BytesMut) -> io::Result<()> {
         loop {
             if let Some(tls) = &mut self.tls {
-                flush(&self.tcp, tls).await?;
+                flush(&self.socket, tls).await?;
             }
             if !self.is_handshaking() {
                 return Ok(());
             }
-            self.tcp.readable().await?;
+            self.socket.readable().await?;
             match self.try_read_buf(input) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
@@ -142,7 +152,7 @@ impl Stream {
     #[cfg(test)]
     pub async fn read_buf(&mut self, input: &mut BytesMut) -> io::Result<usize> {
         loop {
-            self.tcp.readable().await?;
+            self.socket.readable().await?;
             match self.try_read_buf(input) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,
@@ -154,17 +164,17 @@ impl Stream {
     pub async fn shutdown(&mut self) -> io::Result<()> {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
-            flush(&self.tcp, tls).await?;
+            flush(&self.socket, tls).await?;
         }
-        self.tcp.shutdown().await
+        self.socket.shutdown().await
     }
 
     /// Reads bytes off the socket to drop them: how many, 0 at the connection's end. They are not decrypted.
     pub async fn discard(&mut self, scratch: &mut [u8]) -> io::Result<usize> {
         poll_fn(|context| {
             loop {
-                ready!(self.tcp.poll_read_ready(context))?;
-                match self.tcp.try_read(scratch) {
+                ready!(self.socket.poll_read_ready(context))?;
+                match self.socket.try_read(scratch) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     read => return Poll::Ready(read),
                 }
@@ -176,14 +186,14 @@ impl Stream {
 
 /// Reads once off the socket. A caller that waits for more looks at other connections between two reads, also if the
 /// client sends nothing but records without plaintext.
-fn try_decrypt(tcp: &TcpStream, tls: &mut ServerConnection, input: &mut BytesMut) -> io::Result<usize> {
+fn try_decrypt(socket: &Socket, tls: &mut ServerConnection, input: &mut BytesMut) -> io::Result<usize> {
     let mut cipher = [0; CIPHER_BYTES];
-    let read = tcp.try_read(&mut cipher)?;
+    let read = socket.try_read(&mut cipher)?;
     if read == 0 {
         return Ok(0);
     }
     let before = input.len();
-    let goes_on = decrypt(tcp, tls, &cipher[..read], input)?;
+    let goes_on = decrypt(socket, tls, &cipher[..read], input)?;
     match input.len() - before {
         0 if goes_on => Err(io::ErrorKind::WouldBlock.into()),
         got => Ok(got),
@@ -192,7 +202,7 @@ fn try_decrypt(tcp: &TcpStream, tls: &mut ServerConnection, input: &mut BytesMut
 
 /// Decrypts `cipher` to the end of `input`. False once the client has ended its side.
 fn decrypt(
-    tcp: &TcpStream,
+    socket: &Socket,
     tls: &mut ServerConnection,
     mut cipher: &[u8],
     input: &mut BytesMut,
@@ -203,7 +213,7 @@ fn decrypt(
         }
         let state = tls.process_new_packets().map_err(|error| {
             // The client is told why, if that can be had without waiting.
-            tls.write_tls(&mut Socket(tcp)).ok();
+            tls.write_tls(&mut Unwaited(socket)).ok();
             io::Error::new(io::ErrorKind::InvalidData, error)
         })?;
         let has_ended = state.peer_has_closed();
@@ -225,30 +235,13 @@ fn decrypt(
 }
 
 /// Sends the bytes that TLS has encrypted, as the socket takes them.
-async fn flush(tcp: &TcpStream, tls: &mut ServerConnection) -> io::Result<()> {
+async fn flush(socket: &Socket, tls: &mut ServerConnection) -> io::Result<()> {
     while tls.wants_write() {
-        match tls.write_tls(&mut Socket(tcp)) {
+        match tls.write_tls(&mut Unwaited(socket)) {
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => tcp.writable().await?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.writable().await?,
             Err(error) => return Err(error),
         }
     }
     Ok(())
-}
-
-/// A socket that is not waited for.
-struct Socket<'a>(&'a TcpStream);
-
-impl Write for Socket<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.try_write(bytes)
-    }
-
-    fn write_vectored(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.0.try_write_vectored(pieces)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

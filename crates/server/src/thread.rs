@@ -1,5 +1,6 @@
 //! A shard's thread: its runtime, its listener, its loop, its connections.
 
+use crate::admin_socket;
 use crate::backup::Backups;
 use crate::compact::Compactions;
 use crate::connections::Connections;
@@ -7,7 +8,7 @@ use crate::connects::Connects;
 use crate::drain::Drain;
 use crate::error::Error;
 use crate::groups::NodeGroups;
-use crate::http;
+use crate::http::{self, HttpDoor};
 use crate::levels::LogLevels;
 use crate::local::Local;
 use crate::mailbox::Mailboxes;
@@ -39,13 +40,14 @@ use os::{Address, DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, LocalSet};
 use tokio::time::Instant;
 
@@ -158,6 +160,8 @@ pub struct Listeners {
     pub http: TcpListener,
     /// HTTPS, if the node serves it.
     pub https: Option<TcpListener>,
+    /// The local socket: of one shard, if the node has one.
+    pub local: Option<UnixListener>,
 }
 
 /// How the main thread talks to a shard's.
@@ -352,13 +356,17 @@ impl Opened {
             }
             let connects = Rc::new(Connects::default());
             let pb = Protocol::Pb(Rc::clone(&connects));
-            let (http, https) = (Protocol::Http(lines.ask.clone()), Protocol::Https(lines.ask));
+            let (http, https) = (Protocol::Http(lines.ask.clone()), Protocol::Https(lines.ask.clone()));
             let doors = [(listeners.pb, pb), (listeners.http, http)];
             let doors = doors.into_iter().chain(listeners.https.map(|listener| (listener, https)));
-            let accepting = doors
+            let mut accepting = doors
                 .map(|(listener, protocol)| accept(listener, protocol, &local, &common, &connections))
                 .collect::<io::Result<Vec<AbortHandle>>>()
                 .map_err(system)?;
+            if let Some(listener) = listeners.local {
+                let accepts = accept_local(listener, lines.ask, &local, &common, &connections);
+                accepting.push(accepts.map_err(system)?);
+            }
             tokio::task::spawn_local(answer_control(
                 lines.control,
                 Rc::clone(&local),
@@ -477,24 +485,73 @@ fn accept(
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let (local, common, connections) = (Rc::clone(local), common.clone(), Rc::clone(connections));
     let task = tokio::task::spawn_local(async move {
-        // Clients wait in the listener's queue meanwhile.
-        while !local.knows_peers() || !common.peers.as_ref().is_none_or(|peers| peers.may_serve()) {
-            tokio::time::sleep(PEERS_POLL).await;
-        }
-        common.progress.accepts();
+        begin_to_accept(&local, &common).await;
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => welcome(stream, &protocol, &local, &common, &connections),
-                // Too many open files, or a client that was gone before it was accepted. Wait for the next tick
-                // rather than spin.
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(TICK).await;
-                }
+                Err(error) => wait_after(&error).await,
             }
         }
     });
     Ok(task.abort_handle())
+}
+
+/// Begins to accept connections by the local socket. They are not among those that the limit of the node is for: an
+/// operator gets in when the node is full.
+fn accept_local(
+    listener: UnixListener,
+    ask: http::Ask,
+    local: &Rc<Local>,
+    common: &Common,
+    connections: &Rc<Connections>,
+) -> io::Result<AbortHandle> {
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    let (local, common, connections) = (Rc::clone(local), common.clone(), Rc::clone(connections));
+    let task = tokio::task::spawn_local(async move {
+        begin_to_accept(&local, &common).await;
+        let permits = Arc::new(Semaphore::new(admin_socket::CONNECTIONS_MAX));
+        loop {
+            let permit = Arc::clone(&permits).acquire_owned().await.expect("nobody closes it");
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    wait_after(&error).await;
+                    continue;
+                }
+            };
+            match stream.peer_cred().map(|client| client.uid()) {
+                Ok(uid) if admin_socket::may_administer(uid) => {}
+                client => {
+                    tracing::warn!(?client, "a user of this machine is refused at the local socket");
+                    continue;
+                }
+            }
+            connections.add(common.idle_timeout, |id, about, patience| {
+                let (wide, local) = (wide(&common, &ask, HttpDoor::Local), Rc::clone(&local));
+                let served = http::serve(Stream::local(stream), local, wide, about, patience, id);
+                let served = async move {
+                    served.await;
+                    drop(permit);
+                };
+                tokio::task::spawn_local(served).abort_handle()
+            });
+        }
+    });
+    Ok(task.abort_handle())
+}
+
+/// Waits until clients may be served. They wait in the listener's queue meanwhile.
+async fn begin_to_accept(local: &Local, common: &Common) {
+    while !local.knows_peers() || !common.peers.as_ref().is_none_or(|peers| peers.may_serve()) {
+        tokio::time::sleep(PEERS_POLL).await;
+    }
+    common.progress.accepts();
+}
+
+/// Too many files are open, or a client was gone before it was accepted. Waits for the next tick rather than spin.
+async fn wait_after(error: &io::Error) {
+    tracing::warn!(%error, "cannot accept a connection");
+    tokio::time::sleep(TICK).await;
 }
 
 /// Serves a connection, or says why not.
@@ -522,37 +579,35 @@ fn welcome(
         Protocol::Http(ask) | Protocol::Https(ask) => {
             connections.add(common.idle_timeout, |id, about, patience| {
                 let is_https = matches!(protocol, Protocol::Https(_));
-                let hosts = if is_https { &common.https_hosts } else { &common.hosts };
-                let wide = http::Wide {
-                    stats: ask.clone(),
-                    membership: common.membership.clone(),
-                    backups: Arc::clone(&common.backups),
-                    trees: Arc::clone(&common.trees),
-                    compactions: Arc::clone(&common.compactions),
-                    groups: Arc::clone(&common.groups),
-                    purges: Arc::clone(&common.purges),
-                    hashing: common.hashing.clone(),
-                    has_births: common.founding.is_plain(),
-                    hosts: Arc::clone(hosts),
-                    guard: Arc::clone(&common.guard),
-                    is_https,
-                    http: common.http.clone(),
-                    drain: Arc::clone(&common.drain),
-                    log: Arc::clone(&common.log),
-                    slow: Arc::clone(&common.slow),
-                    peers: common.peers.clone(),
-                };
-                tokio::task::spawn_local(http::serve(
-                    Stream::plain(stream),
-                    Rc::clone(local),
-                    wide,
-                    about,
-                    patience,
-                    id,
-                ))
-                .abort_handle()
+                let wide = wide(common, ask, if is_https { HttpDoor::Https } else { HttpDoor::Http });
+                let served = http::serve(Stream::plain(stream), Rc::clone(local), wide, about, patience, id);
+                tokio::task::spawn_local(served).abort_handle()
             })
         }
+    }
+}
+
+/// The part of the node that a door of HTTP has.
+fn wide(common: &Common, ask: &http::Ask, door: HttpDoor) -> http::Wide {
+    let hosts = if door == HttpDoor::Https { &common.https_hosts } else { &common.hosts };
+    http::Wide {
+        stats: ask.clone(),
+        membership: common.membership.clone(),
+        backups: Arc::clone(&common.backups),
+        trees: Arc::clone(&common.trees),
+        compactions: Arc::clone(&common.compactions),
+        groups: Arc::clone(&common.groups),
+        purges: Arc::clone(&common.purges),
+        hashing: common.hashing.clone(),
+        has_births: common.founding.is_plain(),
+        hosts: Arc::clone(hosts),
+        guard: Arc::clone(&common.guard),
+        door,
+        http: common.http.clone(),
+        drain: Arc::clone(&common.drain),
+        log: Arc::clone(&common.log),
+        slow: Arc::clone(&common.slow),
+        peers: common.peers.clone(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `annulet admin cluster`, `member-status`, `ring-status`, `transfers`: with the words of `riak-admin`.
 
-use super::http::{Answer, Node};
+use super::http::{AdminNode, Answer};
 use super::table::{cell, table};
 use crate::failure::{FAILED, Failure};
 use crate::plural::{count, len};
@@ -85,7 +85,7 @@ pub struct Limit {
 #[derive(clap::Args)]
 pub struct Shown {
     #[command(flatten)]
-    node: Node,
+    node: AdminNode,
     /// Print JSON, for programs.
     #[arg(long)]
     json: bool,

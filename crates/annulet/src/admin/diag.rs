@@ -6,7 +6,7 @@
 //!
 //! Left out: objects, and files of the data folder. Names of buckets and keys may be in log lines and in slow requests.
 
-use super::http::Node;
+use super::http::AdminNode;
 use super::redact::{redact, text_without};
 use crate::VERSION;
 use crate::failure::{FAILED, Failure};
@@ -41,7 +41,7 @@ const FILE_MODE: u32 = 0o600;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    node: Node,
+    node: AdminNode,
     /// File to write; it must not exist.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The text of the file.
-fn bundle(node: &Node, log: Option<Vec<String>>) -> String {
+fn bundle(node: &AdminNode, log: Option<Vec<String>>) -> String {
     let mut parts = Map::new();
     for (name, path) in PAGES {
         let part = match node.ask("GET", path, "") {
@@ -76,7 +76,7 @@ fn bundle(node: &Node, log: Option<Vec<String>>) -> String {
     let mut all = json!({
         "made_at_seconds": since_1970.as_secs(),
         "made_by": format!("annulet {VERSION}"),
-        "node": node.address(),
+        "node": node.endpoint().to_string(),
         "parts": parts,
         "log": log,
     });

@@ -1,10 +1,14 @@
-//! Asks a running node over HTTP, once.
+//! Asks a running node over HTTP, once: at an address, or through the local socket in its data folder.
 
 use super::login::Login;
 use crate::failure::{self, FAILED, Failure};
+use clap::ValueHint;
 use serde_json::Value;
+use server::admin_socket;
+use std::fmt;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long to wait for a connection, and for an answer: a change that not every node confirms is given up after a minute.
@@ -35,6 +39,9 @@ pub struct Answer {
 /// Where a node serves HTTP, if nothing else is said.
 const DEFAULT: &str = "127.0.0.1:8098";
 
+/// The `Host` of requests through the local socket, which has no address.
+const LOCAL_HOST: &str = "localhost";
+
 /// A variable of older versions, which did the same as `ANNULET_NODE`.
 const OLDER_VARIABLE: &str = "ANNULET_HTTP";
 
@@ -45,6 +52,26 @@ pub struct Node {
     /// HTTP address of the node to ask [default: 127.0.0.1:8098].
     #[arg(long, value_name = "HOST:PORT", env = "ANNULET_NODE", global = true, value_parser = node_address)]
     node: Option<String>,
+}
+
+/// Which node, for administration.
+#[derive(clap::Args)]
+#[group(skip)]
+pub struct AdminNode {
+    #[command(flatten)]
+    node: Node,
+    /// Data folder of a node that runs on this machine, in place of --node: it is asked through its local socket,
+    /// without a login.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, global = true)]
+    data: Option<PathBuf>,
+}
+
+/// The way to a node.
+pub enum Endpoint {
+    /// Its HTTP.
+    Address(String),
+    /// The local socket in this data folder.
+    Local(PathBuf),
 }
 
 /// The text of a node's address. None is none, as in a variable that is set and empty.
@@ -82,35 +109,14 @@ impl Node {
 
     /// Sends a request and takes the answer.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
-        let (address, login) = (self.address(), Login::of_environment()?);
-        let ask = || ask_within(&address, method, path, body, (WAITS, login.as_ref()));
-        let (begun, mut is_told) = (Instant::now(), false);
-        let mut answer = ask();
-        while let Some(cause) = answer.as_ref().ok().and_then(waits_for_leader)
-            && begun.elapsed() < LEADER_WAIT_MAX
-        {
-            if !std::mem::replace(&mut is_told, true) {
-                let seconds = LEADER_WAIT_MAX.as_secs();
-                // Where nobody listens it is waited for all the same.
-                writeln!(std::io::stderr(), "annulet: {cause}: waiting up to {seconds} s").ok();
-            }
-            std::thread::sleep(LEADER_ASK_EVERY);
-            answer = ask();
-        }
-        answer.map_err(|unanswered| match unanswered {
-            Unanswered::Connect(error) => failure::unreachable(&address, &error),
-            Unanswered::Io(error) => Failure::new(FAILED, format!("{address}: {error}")),
-            Unanswered::NotHttp => Failure::new(
-                FAILED,
-                format!("{address}: no HTTP answer: --node names a node's HTTP port, 8098 if nothing else was said"),
-            ),
-        })
+        Endpoint::Address(self.address()).ask(method, path, body)
     }
 
     /// Where the node at `address` serves protocol buffers, as it says. If what is there speaks them itself, it is
     /// that.
     pub fn protocol_buffers(&self, address: &str) -> Result<String, Failure> {
-        let answer = match ask_within(address, "GET", "/stats", "", (WAITS, None)) {
+        let endpoint = Endpoint::Address(address.to_owned());
+        let answer = match endpoint.ask_within("GET", "/stats", "", (WAITS, None)) {
             Ok(answer) => answer,
             Err(Unanswered::Connect(error)) => return Err(failure::unreachable(address, &error)),
             Err(_) => return Ok(address.to_owned()),
@@ -139,26 +145,132 @@ fn waits_for_leader(answer: &Answer) -> Option<String> {
     may_end.then(|| cause.to_owned())
 }
 
-/// Asks a node once for a page, and waits so long at most for its connection and each part of its answer. Its JSON, or
-/// why there is none.
-pub fn look(address: &str, path: &str, max: Duration) -> Result<Value, String> {
-    match ask_within(address, "GET", path, "", (Waits { connect: max, answer: max }, None)) {
-        Ok(answer) if answer.body.is_object() => Ok(answer.body),
-        Ok(answer) => Err(format!("HTTP status {}", answer.status)),
-        Err(Unanswered::Connect(error) | Unanswered::Io(error)) => Err(error.to_string()),
-        Err(Unanswered::NotHttp) => Err("no HTTP answer".to_owned()),
+impl AdminNode {
+    /// The way to the node.
+    pub fn endpoint(&self) -> Endpoint {
+        match &self.data {
+            Some(data) => Endpoint::Local(data.clone()),
+            None => Endpoint::Address(self.node.address()),
+        }
+    }
+
+    /// Sends a request and takes the answer.
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
+        self.endpoint().ask(method, path, body)
     }
 }
 
-fn ask_within(
-    address: &str,
-    method: &str,
-    path: &str,
-    body: &str,
-    way: (Waits, Option<&Login>),
-) -> Result<Answer, Unanswered> {
-    let answer = exchange(address, method, path, body, way)?;
-    let text = String::from_utf8_lossy(&answer);
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Address(address) => f.write_str(address),
+            Endpoint::Local(data) => write!(f, "{}", data.display()),
+        }
+    }
+}
+
+impl Endpoint {
+    /// Sends a request and takes the answer. A leader that is to be elected is waited for.
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
+        let login = self.login()?;
+        let ask = || self.ask_within(method, path, body, (WAITS, login.as_ref()));
+        let (begun, mut is_told) = (Instant::now(), false);
+        let mut answer = ask();
+        while let Some(cause) = answer.as_ref().ok().and_then(waits_for_leader)
+            && begun.elapsed() < LEADER_WAIT_MAX
+        {
+            if !std::mem::replace(&mut is_told, true) {
+                let seconds = LEADER_WAIT_MAX.as_secs();
+                // Where nobody listens it is waited for all the same.
+                writeln!(std::io::stderr(), "annulet: {cause}: waiting up to {seconds} s").ok();
+            }
+            std::thread::sleep(LEADER_ASK_EVERY);
+            answer = ask();
+        }
+        answer.map_err(|unanswered| self.failure(unanswered))
+    }
+
+    /// Asks once for a page, and waits so long at most for the connection and each part of the answer. Its JSON, or why
+    /// there is none.
+    pub fn look(&self, path: &str, max: Duration) -> Result<Value, String> {
+        match self.ask_within("GET", path, "", (Waits { connect: max, answer: max }, None)) {
+            Ok(answer) if answer.body.is_object() => Ok(answer.body),
+            Ok(answer) => Err(format!("HTTP status {}", answer.status)),
+            Err(Unanswered::Connect(error) | Unanswered::Io(error)) => Err(error.to_string()),
+            Err(Unanswered::NotHttp) => Err("no HTTP answer".to_owned()),
+        }
+    }
+
+    /// The login; none at the local socket.
+    fn login(&self) -> Result<Option<Login>, Failure> {
+        match self {
+            Endpoint::Address(_) => Login::of_environment(),
+            Endpoint::Local(_) => Ok(None),
+        }
+    }
+
+    fn failure(&self, unanswered: Unanswered) -> Failure {
+        match (self, unanswered) {
+            (Endpoint::Address(address), Unanswered::Connect(error)) => failure::unreachable(address, &error),
+            (Endpoint::Local(data), Unanswered::Connect(error)) => failure::no_local_node(data, &error),
+            (_, Unanswered::Io(error)) => Failure::new(FAILED, format!("{self}: {error}")),
+            (_, Unanswered::NotHttp) => Failure::new(
+                FAILED,
+                format!(
+                    "{self}: no HTTP answer: --node names a node's HTTP port, 8098 if nothing else was said"
+                ),
+            ),
+        }
+    }
+
+    fn ask_within(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        (waits, login): (Waits, Option<&Login>),
+    ) -> Result<Answer, Unanswered> {
+        let authorization = login.and_then(Login::authorization);
+        let authorization = authorization.map(|it| format!("Authorization: {it}\r\n")).unwrap_or_default();
+        let host = match self {
+            Endpoint::Address(address) => address,
+            Endpoint::Local(_) => LOCAL_HOST,
+        };
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             {authorization}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        read_answer(&self.exchange(&head, body, (waits, login))?)
+    }
+
+    fn exchange(
+        &self,
+        head: &str,
+        body: &str,
+        (waits, login): (Waits, Option<&Login>),
+    ) -> Result<Vec<u8>, Unanswered> {
+        let answer = match self {
+            Endpoint::Address(address) => {
+                let tcp = connect(address, waits.connect).map_err(Unanswered::Connect)?;
+                tcp.set_read_timeout(Some(waits.answer)).map_err(Unanswered::Io)?;
+                match login {
+                    None => talk(tcp, head, body),
+                    Some(login) => login.secure(address, tcp).and_then(|stream| talk(stream, head, body)),
+                }
+            }
+            Endpoint::Local(data) => {
+                let socket = admin_socket::connect(data).map_err(Unanswered::Connect)?;
+                socket.set_read_timeout(Some(waits.answer)).map_err(Unanswered::Io)?;
+                talk(socket, head, body)
+            }
+        };
+        answer.map_err(Unanswered::Io)
+    }
+}
+
+fn read_answer(answer: &[u8]) -> Result<Answer, Unanswered> {
+    let text = String::from_utf8_lossy(answer);
     let (head, body) = text.split_once("\r\n\r\n").ok_or(Unanswered::NotHttp)?;
     let head = head.strip_prefix("HTTP/").ok_or(Unanswered::NotHttp)?;
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -169,29 +281,6 @@ fn ask_within(
         body => serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.trim().to_owned())),
     };
     Ok(Answer { status, body })
-}
-
-fn exchange(
-    address: &str,
-    method: &str,
-    path: &str,
-    body: &str,
-    (waits, login): (Waits, Option<&Login>),
-) -> Result<Vec<u8>, Unanswered> {
-    let tcp = connect(address, waits.connect).map_err(Unanswered::Connect)?;
-    tcp.set_read_timeout(Some(waits.answer)).map_err(Unanswered::Io)?;
-    let authorization = login.and_then(Login::authorization);
-    let authorization = authorization.map(|it| format!("Authorization: {it}\r\n")).unwrap_or_default();
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
-         {authorization}Content-Length: {}\r\n\r\n",
-        body.len()
-    );
-    let answer = match login {
-        None => talk(tcp, &head, body),
-        Some(login) => login.secure(address, tcp).and_then(|stream| talk(stream, &head, body)),
-    };
-    answer.map_err(Unanswered::Io)
 }
 
 /// Sends a request, and reads until the node ends the connection.

@@ -44,7 +44,7 @@ use crate::failure::Failure;
 pub struct Args {
     // It may stand before the command, too; the commands that ask a node have it.
     #[command(flatten)]
-    _node: http::Node,
+    _node: http::AdminNode,
     #[command(subcommand)]
     command: Command,
 }

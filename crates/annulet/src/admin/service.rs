@@ -2,7 +2,7 @@
 //!
 //! A node of a version without `/health/ready` counts as ready when it answers `/ping`.
 
-use super::http::{Answer, Node};
+use super::http::{AdminNode, Answer};
 use crate::failure::{FAILED, Failure};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    node: Node,
+    node: AdminNode,
     /// Timeout in seconds. With 0, the node is asked once.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,

@@ -1,6 +1,6 @@
 //! `annulet admin bucket-type`: bucket types, with the words of `riak-admin bucket-type`.
 
-use super::http::{Answer, Node, encoded};
+use super::http::{AdminNode, Answer, encoded};
 use crate::failure::{FAILED, Failure};
 use crate::terms;
 use serde_json::{Map, Value};
@@ -18,14 +18,14 @@ pub enum Command {
     /// Show a type's status and properties.
     Status(Named),
     /// List all types.
-    List(Node),
+    List(AdminNode),
 }
 
 /// A type and properties.
 #[derive(clap::Args)]
 pub struct WithProps {
     #[command(flatten)]
-    node: Node,
+    node: AdminNode,
     /// The type.
     #[arg(value_name = "TYPE")]
     name: String,
@@ -38,7 +38,7 @@ pub struct WithProps {
 #[derive(clap::Args)]
 pub struct Named {
     #[command(flatten)]
-    node: Node,
+    node: AdminNode,
     /// The type.
     #[arg(value_name = "TYPE")]
     name: String,
@@ -99,7 +99,7 @@ impl Named {
     }
 }
 
-fn list(node: &Node) -> Result<(), Failure> {
+fn list(node: &AdminNode) -> Result<(), Failure> {
     let Answer { status, body } = node.ask("GET", "/admin/bucket-types", "")?;
     if status >= 300 {
         return failed(error_of(&body));

@@ -11,7 +11,7 @@
 mod reading;
 mod screen;
 
-use crate::admin::http::{Node, node_address};
+use crate::admin::http::{AdminNode, Endpoint, node_address};
 use crate::failure::Failure;
 use reading::Reading;
 use screen::Screen;
@@ -35,8 +35,8 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    node: Node,
-    /// HTTP addresses of the nodes [default: that of --node].
+    node: AdminNode,
+    /// HTTP addresses of the nodes [default: that of --node or --data].
     #[arg(value_name = "HOST:PORT", value_parser = node_address, num_args = 0..=NODES_MAX)]
     nodes: Vec<String>,
     /// Interval of the tables in seconds.
@@ -53,14 +53,14 @@ pub struct Args {
 
 /// Shows the nodes until it is interrupted, or once.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let addresses = match args.nodes.is_empty() {
-        true => vec![args.node.address()],
-        false => args.nodes.clone(),
+    let endpoints = match args.nodes.is_empty() {
+        true => vec![args.node.endpoint()],
+        false => args.nodes.iter().cloned().map(Endpoint::Address).collect(),
     };
     let mut before: Option<(Instant, Vec<Reading>)> = None;
     loop {
         let now = Instant::now();
-        let mut readings = reading::all(&addresses);
+        let mut readings = reading::all(&endpoints);
         if let Some((then, earlier)) = &before {
             let seconds = now.duration_since(*then).as_secs_f64();
             readings.iter_mut().zip(earlier).for_each(|(it, before)| it.set_rates(before, seconds));

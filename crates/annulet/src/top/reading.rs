@@ -1,6 +1,6 @@
 //! The reading of a node's figures: `/stats`, `/health/ready` and `/admin/cluster`. The names of fields are here alone.
 
-use crate::admin::http::look;
+use crate::admin::http::Endpoint;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// A node at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reading {
-    /// Its HTTP address, as it was named.
+    /// Its HTTP address or its data folder, as it was named.
     pub(super) address: String,
     /// Its figures, or why there are none.
     pub(super) figures: Result<Figures, String>,
@@ -39,22 +39,22 @@ pub(super) struct Figures {
 }
 
 /// Reads all nodes, at once.
-pub(super) fn all(addresses: &[String]) -> Vec<Reading> {
+pub(super) fn all(endpoints: &[Endpoint]) -> Vec<Reading> {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = addresses.iter().map(|address| scope.spawn(|| read(address))).collect();
+        let threads: Vec<_> = endpoints.iter().map(|endpoint| scope.spawn(|| read(endpoint))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a reading is an answer or an error")).collect()
     })
 }
 
-fn read(address: &str) -> Reading {
-    let ask = |path| look(address, path, ANSWER_MAX);
+fn read(endpoint: &Endpoint) -> Reading {
+    let ask = |path| endpoint.look(path, ANSWER_MAX);
     let figures = ask("/stats").and_then(|stats| {
         let ready = ask("/health/ready")?;
         figures_of(&stats, &ready)
     });
     let cluster = figures.is_ok().then(|| ask("/admin/cluster").ok()).flatten();
     let members = cluster.map(|mut cluster| cluster["members"].take()).filter(Value::is_array);
-    Reading { address: address.to_owned(), figures, members }
+    Reading { address: endpoint.to_string(), figures, members }
 }
 
 fn figures_of(stats: &Value, ready: &Value) -> Result<Figures, String> {

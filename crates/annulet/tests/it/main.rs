@@ -16,6 +16,7 @@ mod crash;
 mod doors;
 mod full;
 mod join;
+mod local_socket;
 mod members;
 mod memory;
 mod output;

@@ -32,8 +32,8 @@ impl fmt::Debug for Claim {
     }
 }
 
-/// The login that a head offers; none on a connection in plaintext, and with security off. `certified` is the name in
-/// the certificate of the connection.
+/// The login that a head offers; none on a connection in plaintext or by the local socket, and with security off.
+/// `certified` is the name in the certificate of the connection.
 ///
 /// # Errors
 /// 426 in plaintext, and 401 for a body without a login, where security is on.
@@ -42,7 +42,7 @@ pub(super) fn claim(
     access: &mut Access,
     certified: Option<&[u8]>,
 ) -> Result<Option<Claim>, Refused> {
-    if access.mode() == Mode::Off {
+    if access.mode() == Mode::Off || access.is_local() {
         return Ok(None);
     }
     access.log_out();
@@ -100,7 +100,7 @@ fn answer(denied: &Denied) -> (u16, Cow<'static, str>) {
     match denied {
         Denied::Plaintext => (426, PLAINTEXT.into()),
         Denied::NoLogin => (401, "Unauthorized".into()),
-        Denied::Missing(why) => (403, why.to_string().into()),
+        Denied::Missing(_) | Denied::NotLocal => (403, denied.to_string().into()),
     }
 }
 

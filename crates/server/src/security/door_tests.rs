@@ -12,13 +12,14 @@ use crate::connections::Connections;
 use crate::connects::Connects;
 use crate::drain::Drain;
 use crate::groups::NodeGroups;
+use crate::http::{self, HttpDoor};
 use crate::levels::LogLevels;
 use crate::mailbox::Mailboxes;
 use crate::memory::{MemoryBudgets, MemoryPlan};
 use crate::peer::test_local;
 use crate::stream::Stream;
 use crate::trees::NodeTrees;
-use crate::{http, membership, pb};
+use crate::{membership, pb};
 use base::Monotonic;
 use engine::fold::JournalCheck;
 use node::riak::Identity;
@@ -96,7 +97,8 @@ fn with_doors(
                             let served = pb::serve(stream, local, node, about, patience, id, connected);
                             return tokio::task::spawn_local(served).abort_handle();
                         }
-                        let wide = wide(membership, guard, door == 2);
+                        let door = if door == 2 { HttpDoor::Https } else { HttpDoor::Http };
+                        let wide = wide(membership, guard, door);
                         let served = http::serve(stream, local, wide, about, patience, id);
                         tokio::task::spawn_local(served).abort_handle()
                     });
@@ -109,7 +111,7 @@ fn with_doors(
 }
 
 /// What a door of HTTP has of the node: here, of one that answers no question.
-fn wide(membership: membership::Handle, guard: Arc<DoorGuard>, is_https: bool) -> http::Wide {
+fn wide(membership: membership::Handle, guard: Arc<DoorGuard>, door: HttpDoor) -> http::Wide {
     let mailboxes = Arc::new(Mailboxes::new(1));
     let names = ("n@h".to_owned(), None);
     let backups = Backups::new(Default::default(), names, (1, 0), Arc::clone(&mailboxes));
@@ -125,7 +127,7 @@ fn wide(membership: membership::Handle, guard: Arc<DoorGuard>, is_https: bool) -
         has_births: false,
         hosts: Arc::default(),
         guard,
-        is_https,
+        door,
         http: SocketAddr::from(([127, 0, 0, 1], 8098)).into(),
         drain: Arc::new(Drain::new(Duration::ZERO)),
         log: Arc::new(NoLog),

@@ -8,10 +8,10 @@
 use super::Hashing;
 use crate::audit;
 use crate::membership::{Answered, Handle, PolicyCommand};
+use crate::socket::ClientOrigin;
 use ::security::{Command, Mode};
 use bytes::Bytes;
 use serde::Deserialize;
-use std::net::SocketAddr;
 
 /// Bytes of a request: a source of a few thousand users fits.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -28,7 +28,7 @@ struct Asked {
 pub(crate) async fn answer(
     body: &Bytes,
     (membership, hashing, has_tls): (&Handle, &Hashing, bool),
-    from: Option<SocketAddr>,
+    from: ClientOrigin,
 ) -> Answered {
     let (asked, command) = match read(body) {
         Ok(read) => read,

@@ -1,0 +1,104 @@
+//! The local socket of a real node: administration without a login, for the node's user alone.
+
+use crate::common::{Server, annulet, run};
+use rustix::process::geteuid;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Output;
+
+/// Starts a node with a certificate for clients on the folder `data`, whose log is a file.
+fn start(dir: &Path) -> Server {
+    let args = [
+        &["serve", "--data", "data", "--pb-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"][..],
+        &["--https-listen", "127.0.0.1:0", "--tls-cert", "clients/127.0.0.1.pem"],
+        &["--tls-key", "clients/127.0.0.1.key"],
+    ];
+    let log = fs::File::options().create(true).append(true).open(dir.join("log")).unwrap();
+    Server::started(annulet(dir, &args.concat()).stderr(log))
+}
+
+/// `annulet admin security` by the local socket.
+fn security(dir: &Path, words: &[&str]) -> Output {
+    run(dir, &[&["admin", "--data", "data", "security"], words].concat())
+}
+
+#[track_caller]
+fn done(output: Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn error(output: &Output) -> String {
+    assert!(!output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The answer to a request by the socket, as other programs send it.
+fn ask(dir: &Path, request: &str) -> String {
+    let mut socket = UnixStream::connect(dir.join("data/admin.sock")).unwrap();
+    write!(socket, "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// `annulet admin security status` by HTTPS, as root with the password of a file.
+fn log_in(dir: &Path, server: &Server, password_file: &str) -> Output {
+    let https = server.banner.lines().find_map(|line| line.trim_start().strip_prefix("HTTPS ")).unwrap();
+    let https = https.split_whitespace().next().unwrap();
+    let mut command = annulet(dir, &["admin", "--node", https, "security", "status"]);
+    command.env("ANNULET_CA", "clients/ca.pem").env("ANNULET_USER", "root");
+    command.env("ANNULET_PASSWORD_FILE", password_file).output().unwrap()
+}
+
+#[test]
+fn an_operator_with_a_lost_password_gets_back_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    done(run(dir, &["admin", "cert", "--dir", "clients", "--host", "127.0.0.1"]));
+    fs::write(dir.join("lost"), "a-password-that-nobody-knows\n").unwrap();
+    fs::write(dir.join("new"), "correct-horse-battery\n").unwrap();
+    assert!(error(&security(dir, &["status"])).contains("no node runs on the data folder data"));
+
+    let server = start(dir);
+    done(security(dir, &["add-user", "root", "--password-file", "lost"]));
+    done(security(dir, &["add-source", "all", "127.0.0.1/32", "password"]));
+    done(security(dir, &["grant", "annulet.admin,annulet.stats", "on", "any", "to", "root"]));
+    assert_eq!(done(security(dir, &["enable"])), "Enabled\n");
+    let plain = run(dir, &["admin", "--node", &server.http, "security", "status"]);
+    assert!(error(&plain).contains("Try HTTPS instead"));
+    assert!(error(&log_in(dir, &server, "new")).contains("Unauthorized"));
+
+    // The folder's other user names are none of the socket's business: it knows the kernel's user.
+    done(security(dir, &["alter-user", "root", "--password-file", "new"]));
+    assert_eq!(done(log_in(dir, &server, "new")), "Enabled\n");
+    let stats = done(run(dir, &["admin", "stat", "--data", "data", "security_logins"]));
+    assert!(stats.contains("security_logins"), "{stats}");
+    done(run(dir, &["top", "--data", "data", "--once"]));
+    for request in ["GET /buckets/b/keys/k", "GET /types/t/props", "GET /cachedtrees/nvals/3/keysclocks"] {
+        let answer = ask(dir, request);
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{request}: {answer}");
+        assert!(answer.contains("The local socket serves administration and statistics alone"), "{answer}");
+    }
+    assert!(ask(dir, "GET /metrics").starts_with("HTTP/1.1 200 "));
+
+    // A killed node leaves its socket, which the next one replaces.
+    server.kill();
+    assert!(dir.join("data/admin.sock").exists());
+    assert!(error(&security(dir, &["status"])).contains("no node runs on the data folder data"));
+    let server = start(dir);
+    assert_eq!(done(security(dir, &["status"])), "Enabled\n");
+    // A second process does not come so far as to take the socket.
+    let second = ["serve", "--data", "data", "--pb-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"];
+    assert!(error(&run(dir, &second)).contains("another process is using the data"));
+    assert_eq!(done(security(dir, &["status"])), "Enabled\n");
+    server.stop();
+    assert!(!dir.join("data/admin.sock").exists());
+
+    let audit = fs::read_to_string(dir.join("log")).unwrap();
+    let uid = geteuid().as_raw();
+    let line = audit.lines().find(|line| line.contains("alter-user root password=…")).unwrap();
+    assert!(line.contains(&format!("from=local uid {uid}")), "{line}");
+}
