@@ -75,21 +75,24 @@ impl ClientPorts {
         self.addresses
     }
 
-    /// Says so where clients of other machines are served without a login.
-    pub(crate) fn warn_of_strangers(&self, mode: Mode) {
-        if mode == Mode::On {
-            return;
+    /// Checks that no client of another machine is served without a login, unless that is intended.
+    ///
+    /// # Errors
+    /// An address beyond loopback, while security is not on.
+    pub(crate) fn check_exposure(&self, mode: Mode, is_insecure: bool) -> Result<(), Error> {
+        if mode == Mode::On || is_insecure {
+            return Ok(());
         }
         let ClientAddresses { pb, http, https } = self.addresses;
-        let doors = [("protocol buffers", pb), ("HTTP", http)];
-        for (protocol, address) in doors.into_iter().chain(https.map(|https| ("HTTPS", https))) {
+        let doors = [("pb_listen", pb), ("http_listen", http)];
+        let doors = doors.into_iter().chain(https.map(|https| ("https_listen", https)));
+        for (option, address) in doors {
             if !address.ip().to_canonical().is_loopback() {
-                tracing::warn!(
-                    "{protocol} at {address}: clients are not authenticated, so every host that reaches this address \
-                     can read, write and administer; set --insecure if this is intended, a later version needs it"
-                );
+                let mode = if mode == Mode::Permissive { "permissive" } else { "off" };
+                return Err(Error::Exposed { option, address, mode });
             }
         }
+        Ok(())
     }
 }
 
@@ -129,6 +132,32 @@ fn names(config: &Config, listen: &Address, bound: SocketAddr) -> HostNames {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_secured_or_intended_ports_are_beyond_loopback() {
+        let exposed = |addresses: [&str; 3], mode, is_insecure| {
+            let [pb, http, https] = addresses.map(|text| text.parse().unwrap());
+            let addresses = ClientAddresses { pb, http, https: Some(https) };
+            let (http_names, https_names) = Default::default();
+            let checked =
+                ClientPorts { addresses, http_names, https_names }.check_exposure(mode, is_insecure);
+            checked.err().map(|error| error.to_string())
+        };
+        let here = "127.0.0.1:1";
+        for mode in [Mode::Off, Mode::Permissive] {
+            assert_eq!(exposed([here, "[::1]:2", "[::ffff:127.0.0.9]:3"], mode, false), None);
+            for (place, option) in ["pb_listen", "http_listen", "https_listen"].into_iter().enumerate() {
+                for address in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "[::ffff:10.0.0.1]:1"] {
+                    let mut addresses = [here; 3];
+                    addresses[place] = address;
+                    let text = exposed(addresses, mode, false).unwrap();
+                    assert!(text.starts_with(&format!("{option}: {address}: ")), "{text}");
+                    assert_eq!(exposed(addresses, mode, true), None);
+                    assert_eq!(exposed(addresses, Mode::On, false), None);
+                }
+            }
+        }
+    }
 
     #[test]
     fn http_is_asked_by_the_name_that_it_listens_at() {

@@ -3,6 +3,7 @@
 use crate::membership::FilesError;
 use os::Address;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// A server error. All are fatal; each names what a person has to change.
@@ -67,6 +68,20 @@ pub enum Error {
     /// Options do not fit together, or not the data folder.
     #[error("{0}: {1}")]
     Options(&'static str, String),
+    /// Clients of other machines would be served without a login.
+    #[error(
+        "{option}: {address}: other machines reach this address, and security is {mode}, so that every client may \
+         read, write and administer: listen at a loopback address, or turn security on first (start at loopback \
+         addresses for that), or set --insecure if all who reach the address are trusted"
+    )]
+    Exposed {
+        /// The option that names the address.
+        option: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// The mode of security.
+        mode: &'static str,
+    },
     /// A certificate or a key is of no use.
     #[error(transparent)]
     Tls(#[from] crate::peer::TlsError),

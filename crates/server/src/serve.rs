@@ -145,9 +145,8 @@ pub fn serve(
         founding::write(&mut OsDisk::blocking(), &config.data, &founding, &metadata)
             .map_err(|cause| Error::Store { folder: config.data.clone(), cause })?;
     }
-    if !config.insecure {
-        clients.warn_of_strangers(policies.current().settings().mode);
-    }
+    // The policy of the cluster's log is known from here on, and no client is served yet.
+    clients.check_exposure(policies.current().settings().mode, config.insecure)?;
     // The folder's lock is held from here on.
     let (admin_socket, admin_file) = listen_locally(&config).unzip();
     let listener_count = usize::from(layout.shards) * clients.addresses().count();

@@ -79,6 +79,9 @@ class Server:
         """Starts the process, which may not answer yet."""
         command = [*self.place.enter, self.binary, "serve", "--data", os.path.join(self.folder, "data")]
         command += ["--pb-listen", f"{self.host}:{self.pb_port}", "--http-listen", f"{self.host}:{self.http_port}"]
+        if self.host != HOST:
+            # A network of the test's own.
+            command += ["--insecure"]
         command += ["--durability", "sync", *self.options]
         # Neither the caller's environment nor a file in the working folder may configure it.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("ANNULET_")}

@@ -8,10 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Output;
 
+const LOOPBACK: &str = "127.0.0.1:0";
+
 /// Starts a node with a certificate for clients on the folder `data`, whose log is a file.
-fn start(dir: &Path) -> Server {
+fn start(dir: &Path, pb: &str) -> Server {
     let args = [
-        &["serve", "--data", "data", "--pb-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"][..],
+        &["serve", "--data", "data", "--pb-listen", pb, "--http-listen", LOOPBACK][..],
         &["--https-listen", "127.0.0.1:0", "--tls-cert", "clients/127.0.0.1.pem"],
         &["--tls-key", "clients/127.0.0.1.key"],
     ];
@@ -62,7 +64,7 @@ fn an_operator_with_a_lost_password_gets_back_in() {
     fs::write(dir.join("new"), "correct-horse-battery\n").unwrap();
     assert!(error(&security(dir, &["status"])).contains("no node runs on the data folder data"));
 
-    let server = start(dir);
+    let server = start(dir, LOOPBACK);
     done(security(dir, &["add-user", "root", "--password-file", "lost"]));
     done(security(dir, &["add-source", "all", "127.0.0.1/32", "password"]));
     done(security(dir, &["grant", "annulet.admin,annulet.stats", "on", "any", "to", "root"]));
@@ -88,13 +90,17 @@ fn an_operator_with_a_lost_password_gets_back_in() {
     server.kill();
     assert!(dir.join("data/admin.sock").exists());
     assert!(error(&security(dir, &["status"])).contains("no node runs on the data folder data"));
-    let server = start(dir);
+    // With security on, the node may serve other machines.
+    let server = start(dir, "0.0.0.0:0");
     assert_eq!(done(security(dir, &["status"])), "Enabled\n");
     // A second process does not come so far as to take the socket.
     let second = ["serve", "--data", "data", "--pb-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"];
     assert!(error(&run(dir, &second)).contains("another process is using the data"));
     assert_eq!(done(security(dir, &["status"])), "Enabled\n");
+    done(security(dir, &["permissive"]));
     server.stop();
+    let beyond = ["serve", "--data", "data", "--pb-listen", "0.0.0.0:0", "--http-listen", LOOPBACK];
+    assert!(error(&run(dir, &beyond)).contains("and security is permissive"));
     assert!(!dir.join("data/admin.sock").exists());
 
     let audit = fs::read_to_string(dir.join("log")).unwrap();

@@ -1,6 +1,6 @@
 //! Signals to a real node: none of them ends it uncleanly.
 use crate::common::nodes::{free_ports, until};
-use crate::common::{Server, annulet};
+use crate::common::{Server, annulet, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -86,14 +86,16 @@ fn a_hang_up_of_a_dev_stops_its_nodes_cleanly() {
 }
 
 #[test]
-fn node_that_serves_other_machines_warns_that_clients_are_not_authenticated() {
-    let warnings = |pb: &str, args: &[&str]| {
-        let folder = tempfile::tempdir().unwrap();
-        start(folder.path(), pb, args).stop();
-        log(folder.path()).matches("clients are not authenticated").count()
-    };
-    assert_eq!(warnings(LOOPBACK, &[]), 0);
-    assert_eq!(warnings("0.0.0.0:0", &[]), 1);
-    assert_eq!(warnings("0.0.0.0:0", &["--insecure=off"]), 1);
-    assert_eq!(warnings("0.0.0.0:0", &["--insecure"]), 0);
+fn node_without_security_serves_other_machines_only_if_that_is_intended() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [&[][..], &["--insecure=off"]] {
+        let ports = ["serve", "--pb-listen", "0.0.0.0:0", "--http-listen", LOOPBACK, "--shards", "1"];
+        let output = run(folder.path(), &[&ports, args].concat());
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("pb_listen: 0.0.0.0:") && text.contains("or set --insecure"), "{text}");
+    }
+    // The folder of a refused start is as good as new.
+    start(folder.path(), "0.0.0.0:0", &["--insecure"]).stop();
+    start(folder.path(), LOOPBACK, &[]).stop();
 }

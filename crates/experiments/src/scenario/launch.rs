@@ -86,6 +86,11 @@ impl Launcher<'_> {
         flag("name", node.name.clone().into());
         flag("pb-listen", node.pb.to_string().into());
         flag("http-listen", node.http.to_string().into());
+        if !node.pb.ip().is_loopback() {
+            // The nodes and the load are alone in their network.
+            command.push("--insecure".into());
+        }
+        let mut flag = |name: &str, value: OsString| command.extend([format!("--{name}").into(), value]);
         flag("data", data.clone().into());
         if self.nodes.len() > 1 {
             let certificates = self.certificates();

@@ -141,8 +141,7 @@ settings! {
     tls_client_ca: Option<PathBuf> { "" => None } = None;
     /// More names of this node in HTTP's Host header, for browsers and for proxies before a loopback address
     http_host: Vec<HostName> = Vec::new();
-    /// Serve clients beyond this machine without a warning, although clients are not authenticated; a later version will
-    /// need it for that
+    /// Serve clients beyond this machine although security is not on: all who reach the ports read, write and administer
     insecure: bool = false;
     /// Name of the node
     name: String as "NAME@HOST" where check_name = "annulet@127.0.0.1".to_owned();
