@@ -131,9 +131,9 @@ impl Access {
         self.mode != Mode::Off || self.is_local
     }
 
-    /// The name of the user of the policy in hand that has logged in.
-    pub fn user_name(&self) -> Option<&[u8]> {
-        self.user.and(self.name.as_deref())
+    /// The user that has logged in, and the policy in hand, which has the user.
+    pub fn user(&self) -> Option<(UserId, &Policy)> {
+        self.user.zip(self.policy.as_deref())
     }
 
     /// The client has proved to be the user of a name.
@@ -255,6 +255,10 @@ mod tests {
         assert_eq!(access.admits(), Err(Denied::NoLogin), "there is no bob");
         access.log_in(b"alice");
         assert_eq!((access.admits(), access.check(get())), (Ok(()), Ok(())));
+        assert_eq!(
+            access.user().map(|(user, policy)| policy.name(user).to_string()),
+            Some("alice".to_owned())
+        );
         let put = access.check(Needs::of([Permission::Put], Target::Bucket(b"t", b"b"))).unwrap_err();
         assert_eq!(put.to_string(), "Permission denied: User 'alice' does not have 'riak_kv.put' on t/b");
     }

@@ -21,7 +21,7 @@ use crate::pace::{Pace, Sending};
 use crate::pb::{hang_up, send, skip};
 use crate::peer::Peers;
 use crate::purge::Purges;
-use crate::security::{DoorGuard, Hashing, Verdict, answer as answer_security, certified_name};
+use crate::security::{DoorGuard, Hashing, Verdict, answer as answer_security, certified_name, whoami};
 use crate::slow;
 use crate::socket::ClientOrigin;
 use crate::stats::Stats;
@@ -241,6 +241,9 @@ async fn converse(
                 let asked = (&wide.membership, &wide.hashing, wide.guard.has_tls());
                 tell(&answer_security(&body, asked, from).await, &mut session, &mut out);
             }
+            Incoming::Question(Question::Whoami) => {
+                tell(&whoami(session.access(), from), &mut session, &mut out);
+            }
             Incoming::Question(question) => {
                 if let Question::Cluster(ClusterPage::Plan | ClusterPage::Stage, _) = &question {
                     local.note_n_val_max();
@@ -390,6 +393,7 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         | Question::Slow(_)
         | Question::Purge(_)
         | Question::Security(_)
+        | Question::Whoami
         | Question::Live
         | Question::Ready => unreachable!("answered above"),
     };

@@ -1,8 +1,9 @@
 //! `annulet admin security`: users, groups, sources and grants, in the words of `riak-admin security`.
 
-use super::cluster::{Shown, taken};
+use super::cluster::{Shown, each, taken};
+use super::table::cell;
 use crate::failure::{FAILED, Failure};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,7 @@ const PASSWORD_FILE_BYTES_MAX: u64 = 4 << 10;
   print-user | print-group | print-grants NAME
   explain USER PERMISSION any|TYPE [BUCKET]
   ciphers [LIST]
+  whoami
   status | enable | permissive | disable")]
 pub struct Args {
     #[command(flatten)]
@@ -38,6 +40,10 @@ pub struct Args {
 
 /// Asks the node, and prints its text.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    if args.words == ["whoami"] {
+        let answer = args.shown.ask("/admin/whoami")?;
+        return args.shown.tell(&answer, || whoami(&answer));
+    }
     let mut body = json!({ "words": args.words });
     if let Some(path) = &args.password_file {
         body["password"] = json!(password(path)?);
@@ -48,6 +54,24 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     args.shown.tell(&answer, || text.to_owned())
+}
+
+/// The user of the command, as the node sees it.
+fn whoami(answer: &Value) -> String {
+    let source = &answer["source"];
+    let login = match (answer["login"].as_str(), source) {
+        (None, _) => "none".to_owned(),
+        (Some(login), Value::Null) => login.to_owned(),
+        (Some(login), source) => {
+            format!("{login}, by the source {} {}", cell(&source["user"]), cell(&source["network"]))
+        }
+    };
+    let groups = each(&answer["groups"]).map(cell).collect::<Vec<_>>().join(", ");
+    let user = answer["user"].as_str().unwrap_or("none").to_owned();
+    let groups = if groups.is_empty() { "none".to_owned() } else { groups };
+    let rows = [("user", user), ("groups", groups), ("login", login), ("from", cell(&answer["from"]))];
+    let rows = rows.into_iter().chain([("mode", cell(&answer["mode"]))]);
+    rows.map(|(name, value)| format!("{name:8}{value}")).collect::<Vec<_>>().join("\n")
 }
 
 /// The first line of a file.
@@ -75,6 +99,20 @@ pub(super) fn password(path: &Path) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_user_of_a_command_is_told_with_its_source() {
+        let ann = json!({
+            "user": "ann", "groups": ["apps", "staff"], "login": "password", "from": "10.0.0.1:9", "mode": "on",
+            "source": { "user": "all", "network": "10.0.0.0/8", "method": "password" },
+        });
+        let told = "user    ann\ngroups  apps, staff\nlogin   password, by the source all 10.0.0.0/8\n\
+                    from    10.0.0.1:9\nmode    on";
+        assert_eq!(whoami(&ann), told);
+        let local = json!({ "user": null, "groups": [], "login": "local socket", "from": "local uid 0", "mode": "on" });
+        let told = "user    none\ngroups  none\nlogin   local socket\nfrom    local uid 0\nmode    on";
+        assert_eq!(whoami(&local), told);
+    }
 
     #[test]
     fn the_first_line_of_a_file_is_the_password() {

@@ -2,6 +2,7 @@
 
 use crate::common::{Server, annulet, run};
 use rustix::process::geteuid;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -46,11 +47,11 @@ fn ask(dir: &Path, request: &str) -> String {
     answer
 }
 
-/// `annulet admin security status` by HTTPS, as root with the password of a file.
-fn log_in(dir: &Path, server: &Server, password_file: &str) -> Output {
+/// A word of `annulet admin security` by HTTPS, as root with the password of a file.
+fn log_in(dir: &Path, server: &Server, password_file: &str, word: &str) -> Output {
     let https = server.banner.lines().find_map(|line| line.trim_start().strip_prefix("HTTPS ")).unwrap();
     let https = https.split_whitespace().next().unwrap();
-    let mut command = annulet(dir, &["admin", "--node", https, "security", "status"]);
+    let mut command = annulet(dir, &["admin", "--node", https, "security", word]);
     command.env("ANNULET_CA", "clients/ca.pem").env("ANNULET_USER", "root");
     command.env("ANNULET_PASSWORD_FILE", password_file).output().unwrap()
 }
@@ -71,11 +72,11 @@ fn an_operator_with_a_lost_password_gets_back_in() {
     assert_eq!(done(security(dir, &["enable"])), "Enabled\n");
     let plain = run(dir, &["admin", "--node", &server.http, "security", "status"]);
     assert!(error(&plain).contains("Try HTTPS instead"));
-    assert!(error(&log_in(dir, &server, "new")).contains("Unauthorized"));
+    assert!(error(&log_in(dir, &server, "new", "status")).contains("Unauthorized"));
 
     // The folder's other user names are none of the socket's business: it knows the kernel's user.
     done(security(dir, &["alter-user", "root", "--password-file", "new"]));
-    assert_eq!(done(log_in(dir, &server, "new")), "Enabled\n");
+    assert_eq!(done(log_in(dir, &server, "new", "status")), "Enabled\n");
     let stats = done(run(dir, &["admin", "stat", "--data", "data", "security_logins"]));
     assert!(stats.contains("security_logins"), "{stats}");
     done(run(dir, &["top", "--data", "data", "--once"]));
@@ -85,6 +86,12 @@ fn an_operator_with_a_lost_password_gets_back_in() {
         assert!(answer.contains("The local socket serves administration and statistics alone"), "{answer}");
     }
     assert!(ask(dir, "GET /metrics").starts_with("HTTP/1.1 200 "));
+
+    let whoami: Value = serde_json::from_str(&done(security(dir, &["whoami", "--json"]))).unwrap();
+    assert_eq!((&whoami["login"], &whoami["mode"]), (&json!("local socket"), &json!("on")));
+    let told = done(log_in(dir, &server, "new", "whoami"));
+    assert!(told.contains("user    root\n"), "{told}");
+    assert!(told.contains("login   password, by the source all 127.0.0.1/32\n"), "{told}");
 
     // A killed node leaves its socket, which the next one replaces.
     server.kill();

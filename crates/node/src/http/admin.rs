@@ -54,6 +54,8 @@ pub(super) enum Page {
     StopPurge,
     /// Users, groups, sources and grants.
     Security,
+    /// The user of the request itself.
+    Whoami,
 }
 
 /// What is asked about a node's hash trees, which the shell answers.
@@ -182,6 +184,7 @@ pub(super) fn allowed(page: &Page) -> &'static [Method] {
             &[Method::Post]
         }
         Page::Security => &[Method::Post],
+        Page::Whoami => &[Method::Get, Method::Head],
     }
 }
 
@@ -217,7 +220,7 @@ pub(super) fn request(page: &Page, method: Method, body: &[u8]) -> Result<Option
             (Request::ChangeType(name.clone(), TypeChange::Activate), None, Change::Activate)
         }
         (Page::Status | Page::OpenApi | Page::Cluster(_) | Page::Trees(_), _)
-        | (Page::Strong | Page::Targets | Page::Log | Page::Slow | Page::Security, _)
+        | (Page::Strong | Page::Targets | Page::Log | Page::Slow | Page::Security | Page::Whoami, _)
         | (Page::Backup | Page::StopBackup | Page::Compact | Page::Purge | Page::StopPurge, _) => {
             return Ok(None);
         }
@@ -434,6 +437,7 @@ mod tests {
             Page::Purge,
             Page::StopPurge,
             Page::Security,
+            Page::Whoami,
         ] {
             assert!(pages.contains(&page), "{page:?} is there and not described");
         }

@@ -88,7 +88,7 @@ fn of_fold(path: &Path) -> Needs<'_> {
 
 fn of_page(page: &Page, reads: bool) -> Needs<'_> {
     match page {
-        Page::OpenApi => Needs::Login,
+        Page::OpenApi | Page::Whoami => Needs::Login,
         Page::Status | Page::Members | Page::Strong | Page::Targets => Needs::of([P::Stats], Target::Any),
         Page::Types
         | Page::Type(_)

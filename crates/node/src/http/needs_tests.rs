@@ -48,6 +48,7 @@ fn each_route_has_its_needs() {
         ("GET", "/admin/log", "annulet.admin on any"),
         ("GET", "/admin/slow", "annulet.admin on any"),
         ("POST", "/admin/security", "annulet.admin on any"),
+        ("GET", "/admin/whoami", "Login"),
         ("POST", "/admin/cluster/commit", "annulet.admin on any"),
         ("POST", "/admin/purge", "annulet.purge annulet.admin on any"),
         ("GET", "/admin/purge", "annulet.admin on any"),

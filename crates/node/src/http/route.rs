@@ -138,6 +138,7 @@ fn admin(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused
         b"log" => Page::Log,
         b"slow" => Page::Slow,
         b"security" => Page::Security,
+        b"whoami" => Page::Whoami,
         b"prometheus" => match rest.next() {
             Some(word) if word == "targets" => Page::Targets,
             _ => return Ok(None),

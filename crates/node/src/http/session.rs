@@ -95,6 +95,8 @@ pub enum Question {
     Purge(PurgePage),
     /// A command about users, groups, sources and grants, in the request's body, which may have a password.
     Security(Bytes),
+    /// Which user asks?
+    Whoami,
 }
 
 /// What the answer under way is to.
@@ -545,6 +547,7 @@ impl Session {
             }
             Page::Purge => Incoming::Question(Question::Purge(admin::purge_page(method, body)?)),
             Page::StopPurge => Incoming::Question(Question::Purge(PurgePage::Stop)),
+            Page::Whoami => Incoming::Question(Question::Whoami),
             Page::Security => Incoming::Question(Question::Security(Bytes::copy_from_slice(body))),
             _ => {
                 self.answer(200, "application/yaml", admin::OPENAPI.as_bytes(), out);

@@ -72,6 +72,8 @@ struct Compiled {
 /// The roles of users in the same groups, the nearest first; at the end `all`.
 #[derive(Debug)]
 struct Shared {
+    /// The groups, the nearest first.
+    groups: Vec<Name>,
     any: Permissions,
     roles: Vec<u32>,
 }
@@ -105,6 +107,11 @@ impl Policy {
     /// The name of a user of this policy.
     pub fn name(&self, user: UserId) -> &Name {
         &self.at(user).name
+    }
+
+    /// The groups of a user of this policy, the nearest first.
+    pub fn groups(&self, user: UserId) -> &[Name] {
+        &self.at(user).shared.groups
     }
 
     /// Whether a user of this policy has a permission on a target.
@@ -208,10 +215,11 @@ impl<'a> Parts<'a> {
 
     /// The roles of users in `groups`.
     fn shared(&self, groups: &'a BTreeSet<Name>) -> Shared {
-        let names = groups::effective(groups, &self.groups).into_iter().cloned().map(Role::Group);
+        let groups: Vec<Name> = groups::effective(groups, &self.groups).into_iter().cloned().collect();
+        let names = groups.iter().cloned().map(Role::Group);
         let roles: Vec<u32> = names.chain([Role::All]).filter_map(|role| self.role(&role)).collect();
         let any = roles.iter().fold(Permissions::NONE, |any, &role| any.with(self.grants[role as usize].any));
-        Shared { any, roles }
+        Shared { groups, any, roles }
     }
 
     /// The place of a role's grants, if it has some.

@@ -2,7 +2,7 @@
 //!
 //! * [`Policies`]: the policy that all threads go by, published as it changes.
 //! * [`PolicyFollower`]: the policy of the cluster's log, on its way there.
-//! * [`answer`]: commands of operators. [`Hashing`]: the hashes of new passwords.
+//! * [`answer`]: commands of operators. [`whoami`]: the user of a request. [`Hashing`]: the hashes of new passwords.
 //! * [`DoorGuard`]: the part that the doors of all threads ask, and its figures.
 //! * `logins`: decisions on logins, on a thread of their own where a hash is needed; `failures` bounds guesses.
 //! * [`password`]: the verifier of a password, made and checked.
@@ -21,6 +21,7 @@ mod page;
 pub(crate) mod password;
 mod policies;
 mod tls;
+mod whoami;
 
 pub(crate) use self::door::{DoorFigures, DoorGuard};
 pub(crate) use self::follower::PolicyFollower;
@@ -30,3 +31,4 @@ pub(crate) use self::page::answer;
 pub(crate) use self::policies::Policies;
 pub use self::tls::ClientFiles;
 pub(crate) use self::tls::{ClientTls, certified_name, check_apart};
+pub(crate) use self::whoami::whoami;
