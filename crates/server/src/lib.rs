@@ -69,4 +69,5 @@ pub use levels::LogLevels;
 pub use membership::StoppedNode;
 pub use memory::{LimitSource, MemoryLimit};
 pub use progress::{Progress, Stage};
+pub use security::certificate_user;
 pub use serve::{Started, serve, shards_default};

@@ -28,10 +28,10 @@ class Security(Case):
         with open(self.file("password"), "w", encoding="utf-8") as file:
             file.write(PASSWORD)
         for words in [
-            ["add-user", "root", "--password-file", self.file("password")],
+            ["add-user", "root", "--new-password-file", self.file("password")],
             ["add-source", "root", "127.0.0.1/32", "password"],
             ["grant", "annulet.admin", "on", "any", "to", "root"],
-            ["add-user", "ann", "--password-file", self.file("password")],
+            ["add-user", "ann", "--new-password-file", self.file("password")],
             ["add-user", "bob"],
             ["add-source", "ann", "127.0.0.1/32", "password"],
             ["add-source", "bob", "127.0.0.1/32", "certificate"],

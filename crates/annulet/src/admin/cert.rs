@@ -77,6 +77,12 @@ pub fn make(dir: &Path, names: &[String], days: u32) -> Result<Vec<(PathBuf, boo
     make_all(dir, &names.iter().map(|name| Leaf::Node(name)).collect::<Vec<_>>(), days)
 }
 
+/// Makes the missing files of the client ports of hosts, and of users, in `dir`.
+pub fn make_clients(dir: &Path, hosts: &[String], users: &[String]) -> Result<(), Failure> {
+    let leaves = hosts.iter().map(|name| Leaf::Host(name)).chain(users.iter().map(|name| Leaf::User(name)));
+    make_all(dir, &leaves.collect::<Vec<_>>(), DAYS_DEFAULT).map(drop)
+}
+
 /// The owner of a certificate.
 enum Leaf<'a> {
     /// A node, to other nodes.

@@ -76,7 +76,7 @@ fn bundle(node: &AdminNode, log: Option<Vec<String>>) -> String {
     let mut all = json!({
         "made_at_seconds": since_1970.as_secs(),
         "made_by": format!("annulet {VERSION}"),
-        "node": node.endpoint().to_string(),
+        "node": node.endpoint().map(|it| it.to_string()).unwrap_or_default(),
         "parts": parts,
         "log": log,
     });

@@ -1,6 +1,6 @@
 //! Asks a running node over HTTP, once: at an address, or through the local socket in its data folder.
 
-use super::login::Login;
+use super::login::{Login, LoginArgs};
 use crate::failure::{self, FAILED, Failure};
 use clap::ValueHint;
 use serde_json::Value;
@@ -9,6 +9,7 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long to wait for a connection, and for an answer: a change that not every node confirms is given up after a minute.
@@ -45,31 +46,51 @@ const LOCAL_HOST: &str = "localhost";
 /// A variable of older versions, which did the same as `ANNULET_NODE`.
 const OLDER_VARIABLE: &str = "ANNULET_HTTP";
 
-/// Which node.
+/// The address of a node.
 #[derive(clap::Args, Default)]
 #[group(skip)]
-pub struct Node {
+pub struct NodeAddress {
     /// HTTP address of the node to ask [default: 127.0.0.1:8098].
     #[arg(long, value_name = "HOST:PORT", env = "ANNULET_NODE", global = true, value_parser = node_address)]
     node: Option<String>,
 }
 
-/// Which node, for administration.
+/// The place of a node, for administration.
 #[derive(clap::Args)]
 #[group(skip)]
-pub struct AdminNode {
+pub struct AdminTarget {
     #[command(flatten)]
-    node: Node,
+    address: NodeAddress,
     /// Data folder of a node that runs on this machine, in place of --node: it is asked through its local socket,
     /// without a login.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, global = true)]
     data: Option<PathBuf>,
 }
 
+/// Which node, and the login there.
+#[derive(clap::Args, Default)]
+#[group(skip)]
+pub struct Node {
+    #[command(flatten)]
+    address: NodeAddress,
+    #[command(flatten)]
+    login: LoginArgs,
+}
+
+/// The same, for administration.
+#[derive(clap::Args)]
+#[group(skip)]
+pub struct AdminNode {
+    #[command(flatten)]
+    target: AdminTarget,
+    #[command(flatten)]
+    login: LoginArgs,
+}
+
 /// The way to a node.
 pub enum Endpoint {
-    /// Its HTTP.
-    Address(String),
+    /// Its HTTP; under TLS with a login.
+    Address(String, Option<Arc<Login>>),
     /// The local socket in this data folder.
     Local(PathBuf),
 }
@@ -90,33 +111,42 @@ enum Unanswered {
     NotHttp,
 }
 
-impl Node {
-    /// The node at this address and port.
-    pub fn at(address: &str) -> Node {
-        Node { node: Some(address.to_owned()) }
-    }
-
+impl NodeAddress {
     /// The node's address, if it was named.
-    pub fn named(&self) -> Option<&str> {
+    fn named(&self) -> Option<&str> {
         self.node.as_deref().filter(|address| !address.is_empty())
     }
 
     /// The node's address.
-    pub fn address(&self) -> String {
+    fn address(&self) -> String {
         let older = || std::env::var(OLDER_VARIABLE).ok().filter(|address| !address.is_empty());
         self.named().map(str::to_owned).or_else(older).unwrap_or_else(|| DEFAULT.to_owned())
+    }
+}
+
+impl Node {
+    /// The node's address, if it was named.
+    pub fn named(&self) -> Option<&str> {
+        self.address.named()
+    }
+
+    /// The login.
+    pub(crate) fn login(&self) -> Result<Option<Arc<Login>>, Failure> {
+        self.login.login()
     }
 
     /// Sends a request and takes the answer.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
-        Endpoint::Address(self.address()).ask(method, path, body)
+        Endpoint::Address(self.address.address(), self.login()?).ask(method, path, body)
     }
 
     /// Where the node at `address` serves protocol buffers, as it says. If what is there speaks them itself, it is
     /// that.
     pub fn protocol_buffers(&self, address: &str) -> Result<String, Failure> {
-        let endpoint = Endpoint::Address(address.to_owned());
-        let answer = match endpoint.ask_within("GET", "/stats", "", (WAITS, None)) {
+        let login = self.login()?;
+        let is_secure = login.is_some();
+        let answer = match Endpoint::Address(address.to_owned(), login).ask_within("GET", "/stats", "", WAITS)
+        {
             Ok(answer) => answer,
             Err(Unanswered::Connect(error)) => return Err(failure::unreachable(address, &error)),
             Err(_) => return Ok(address.to_owned()),
@@ -124,11 +154,13 @@ impl Node {
         let listens =
             answer.body["options"]["pb_listen"].as_str().and_then(|at| at.parse::<SocketAddr>().ok());
         let listens = listens.filter(|listens| listens.port() != 0).ok_or_else(|| {
-            Failure::new(FAILED, format!("{address} does not say where it serves protocol buffers"))
+            let what = "does not say where it serves protocol buffers: --node may name that port itself";
+            Failure::new(FAILED, format!("{address} {what}"))
         })?;
-        // Where it listens everywhere, it is reached as its HTTP port was.
+
+        // Where it listens everywhere, it is reached as its HTTP port was. A certificate names the host as it was named.
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-        match listens.ip().is_unspecified() {
+        match listens.ip().is_unspecified() || is_secure {
             true => Ok(format!("{host}:{}", listens.port())),
             false => Ok(listens.to_string()),
         }
@@ -147,23 +179,33 @@ fn waits_for_leader(answer: &Answer) -> Option<String> {
 
 impl AdminNode {
     /// The way to the node.
-    pub fn endpoint(&self) -> Endpoint {
-        match &self.data {
+    pub fn endpoint(&self) -> Result<Endpoint, Failure> {
+        Ok(match &self.target.data {
             Some(data) => Endpoint::Local(data.clone()),
-            None => Endpoint::Address(self.node.address()),
-        }
+            None => Endpoint::Address(self.target.address.address(), self.login()?),
+        })
+    }
+
+    /// The login.
+    pub(crate) fn login(&self) -> Result<Option<Arc<Login>>, Failure> {
+        self.login.login()
     }
 
     /// Sends a request and takes the answer.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
-        self.endpoint().ask(method, path, body)
+        self.endpoint()?.ask(method, path, body)
     }
+}
+
+/// The address of a node that nobody has named.
+pub fn default_address() -> String {
+    NodeAddress::default().address()
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Endpoint::Address(address) => f.write_str(address),
+            Endpoint::Address(address, _) => f.write_str(address),
             Endpoint::Local(data) => write!(f, "{}", data.display()),
         }
     }
@@ -172,8 +214,7 @@ impl fmt::Display for Endpoint {
 impl Endpoint {
     /// Sends a request and takes the answer. A leader that is to be elected is waited for.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
-        let login = self.login()?;
-        let ask = || self.ask_within(method, path, body, (WAITS, login.as_ref()));
+        let ask = || self.ask_within(method, path, body, WAITS);
         let (begun, mut is_told) = (Instant::now(), false);
         let mut answer = ask();
         while let Some(cause) = answer.as_ref().ok().and_then(waits_for_leader)
@@ -193,7 +234,7 @@ impl Endpoint {
     /// Asks once for a page, and waits so long at most for the connection and each part of the answer. Its JSON, or why
     /// there is none.
     pub fn look(&self, path: &str, max: Duration) -> Result<Value, String> {
-        match self.ask_within("GET", path, "", (Waits { connect: max, answer: max }, None)) {
+        match self.ask_within("GET", path, "", Waits { connect: max, answer: max }) {
             Ok(answer) if answer.body.is_object() => Ok(answer.body),
             Ok(answer) => Err(format!("HTTP status {}", answer.status)),
             Err(Unanswered::Connect(error) | Unanswered::Io(error)) => Err(error.to_string()),
@@ -201,17 +242,11 @@ impl Endpoint {
         }
     }
 
-    /// The login; none at the local socket.
-    fn login(&self) -> Result<Option<Login>, Failure> {
-        match self {
-            Endpoint::Address(_) => Login::of_environment(),
-            Endpoint::Local(_) => Ok(None),
-        }
-    }
-
     fn failure(&self, unanswered: Unanswered) -> Failure {
         match (self, unanswered) {
-            (Endpoint::Address(address), Unanswered::Connect(error)) => failure::unreachable(address, &error),
+            (Endpoint::Address(address, _), Unanswered::Connect(error)) => {
+                failure::unreachable(address, &error)
+            }
             (Endpoint::Local(data), Unanswered::Connect(error)) => failure::no_local_node(data, &error),
             (_, Unanswered::Io(error)) => Failure::new(FAILED, format!("{self}: {error}")),
             (_, Unanswered::NotHttp) => Failure::new(
@@ -223,35 +258,24 @@ impl Endpoint {
         }
     }
 
-    fn ask_within(
-        &self,
-        method: &str,
-        path: &str,
-        body: &str,
-        (waits, login): (Waits, Option<&Login>),
-    ) -> Result<Answer, Unanswered> {
+    fn ask_within(&self, method: &str, path: &str, body: &str, waits: Waits) -> Result<Answer, Unanswered> {
+        let (host, login) = match self {
+            Endpoint::Address(address, login) => (&**address, login.as_deref()),
+            Endpoint::Local(_) => (LOCAL_HOST, None),
+        };
         let authorization = login.and_then(Login::authorization);
         let authorization = authorization.map(|it| format!("Authorization: {it}\r\n")).unwrap_or_default();
-        let host = match self {
-            Endpoint::Address(address) => address,
-            Endpoint::Local(_) => LOCAL_HOST,
-        };
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\n\
              {authorization}Content-Length: {}\r\n\r\n",
             body.len()
         );
-        read_answer(&self.exchange(&head, body, (waits, login))?)
+        read_answer(&self.exchange(&head, body, waits)?)
     }
 
-    fn exchange(
-        &self,
-        head: &str,
-        body: &str,
-        (waits, login): (Waits, Option<&Login>),
-    ) -> Result<Vec<u8>, Unanswered> {
+    fn exchange(&self, head: &str, body: &str, waits: Waits) -> Result<Vec<u8>, Unanswered> {
         let answer = match self {
-            Endpoint::Address(address) => {
+            Endpoint::Address(address, login) => {
                 let tcp = connect(address, waits.connect).map_err(Unanswered::Connect)?;
                 tcp.set_read_timeout(Some(waits.answer)).map_err(Unanswered::Io)?;
                 match login {

@@ -35,7 +35,7 @@ mod strong;
 pub(crate) mod table;
 mod types;
 
-pub use cert::{DAYS_MAX, authority_files, make, node_files};
+pub use cert::{DAYS_MAX, authority_files, make, make_clients, node_files};
 
 use crate::failure::Failure;
 
@@ -44,7 +44,7 @@ use crate::failure::Failure;
 pub struct Args {
     // It may stand before the command, too; the commands that ask a node have it.
     #[command(flatten)]
-    _node: http::AdminNode,
+    _target: http::AdminTarget,
     #[command(subcommand)]
     command: Command,
 }

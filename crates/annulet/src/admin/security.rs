@@ -32,7 +32,7 @@ pub struct Args {
     /// File with the password of add-user or alter-user, or - for standard input: other users of the machine do not see
     /// it, unlike password=P [default: none].
     #[arg(long, value_name = "FILE")]
-    password_file: Option<PathBuf>,
+    new_password_file: Option<PathBuf>,
     /// Command and its words.
     #[arg(value_name = "WORD", required = true)]
     words: Vec<String>,
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return args.shown.tell(&answer, || whoami(&answer));
     }
     let mut body = json!({ "words": args.words });
-    if let Some(path) = &args.password_file {
+    if let Some(path) = &args.new_password_file {
         body["password"] = json!(password(path)?);
     }
     let answer = taken(args.shown.post("/admin/security", &body)?)?;

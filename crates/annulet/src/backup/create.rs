@@ -2,7 +2,8 @@
 
 use super::bar::Bar;
 use super::size;
-use crate::admin::http::{Node, node_address};
+use crate::admin::http::{Endpoint, Node, default_address, node_address};
+use crate::admin::login::LoginArgs;
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use crate::plural::count;
 use backup::{How, Progress};
@@ -35,6 +36,8 @@ pub struct Args {
         value_parser = node_address
     )]
     nodes: Vec<String>,
+    #[command(flatten)]
+    login: LoginArgs,
     /// Data folder of a stopped node, in place of a running node.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "dest")]
     data: Option<PathBuf>,
@@ -96,7 +99,7 @@ fn of_stopped(args: &Args, data: &std::path::Path) -> Result<(), Failure> {
 
 /// A node that makes a backup.
 struct Asked<'a> {
-    node: Node,
+    endpoint: Endpoint,
     address: &'a str,
     /// The backup's name, by which its end is known from that of another.
     name: Value,
@@ -107,7 +110,7 @@ struct Asked<'a> {
 fn of_running(args: &Args) -> Result<(), Failure> {
     let mut asked = Vec::new();
     let addresses = match args.nodes.is_empty() {
-        true => vec![Node::default().address()],
+        true => vec![default_address()],
         false => args.nodes.clone(),
     };
     for address in &addresses {
@@ -140,19 +143,19 @@ fn of_running(args: &Args) -> Result<(), Failure> {
 }
 
 fn begin<'a>(args: &Args, address: &'a str) -> Result<Asked<'a>, Failure> {
-    let node = Node::at(address);
+    let endpoint = Endpoint::Address(address.to_owned(), args.login.login()?);
     let body = json!({
         "folder": args.dest,
         "name": args.name,
         "copy": args.copy,
         "bytes_per_second": args.rate.map(|rate| rate << 20),
     });
-    let answer = node.ask("POST", "/admin/backup", &body.to_string())?;
+    let answer = endpoint.ask("POST", "/admin/backup", &body.to_string())?;
     if answer.status != 202 {
         let code = if answer.status < 500 { UNUSABLE } else { FAILED };
         return Err(Failure::new(code, format!("{address}: {}", said(&answer.body))));
     }
-    Ok(Asked { node, address, name: answer.body["name"].clone(), seen: answer.body, unanswered: 0 })
+    Ok(Asked { endpoint, address, name: answer.body["name"].clone(), seen: answer.body, unanswered: 0 })
 }
 
 /// Asks a node how far it is; whether it is still at it.
@@ -160,7 +163,7 @@ fn look(asked: &mut Asked<'_>) -> Result<bool, Failure> {
     if matches!(asked.seen["state"].as_str(), Some("done" | "failed")) {
         return Ok(false);
     }
-    let answer = match asked.node.ask("GET", "/admin/backup", "") {
+    let answer = match asked.endpoint.ask("GET", "/admin/backup", "") {
         Ok(answer) if answer.status == 200 => answer.body,
         // It may be busy; one that is gone does not come back to this backup.
         Ok(_) | Err(_) if asked.unanswered < UNANSWERED_MAX => {

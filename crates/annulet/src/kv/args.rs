@@ -2,12 +2,14 @@
 
 use super::props;
 use crate::admin::http;
+use crate::admin::login::Login;
 use crate::failure::Failure;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use client::Quorum;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
 
 /// Where a node serves protocol buffers, if nothing else is said.
 const PB_DEFAULT: &str = "127.0.0.1:8087";
@@ -23,7 +25,7 @@ pub type Bytes = bytes::Bytes;
 pub struct Args {
     // It may stand before the command, too; the commands that ask a node have it.
     #[command(flatten)]
-    _node: http::Node,
+    _node: http::NodeAddress,
     /// The operation.
     #[command(subcommand)]
     pub command: Command,
@@ -75,6 +77,11 @@ impl Node {
         }
         let older = std::env::var(PB_VARIABLE).ok().filter(|address| !address.is_empty());
         Ok(older.unwrap_or_else(|| PB_DEFAULT.to_owned()))
+    }
+
+    /// The login.
+    pub(crate) fn login(&self) -> Result<Option<Arc<Login>>, Failure> {
+        self.node.login()
     }
 
     /// The bucket's type, if it is not the default one.

@@ -6,7 +6,6 @@ mod args;
 mod props;
 mod show;
 
-use crate::admin::login::Login;
 use crate::failure::{self, FAILED, Failure, SIBLINGS};
 use crate::terms;
 pub use args::{Args, Command, Get, Head, Index, Ls, Put};
@@ -168,7 +167,7 @@ fn connect(node: &Node) -> Result<Client, Failure> {
         Error::Io(error) => failure::unreachable(&address, &error),
         error => error.into(),
     })?;
-    match Login::of_environment()? {
+    match node.login()? {
         None => Ok(client),
         Some(login) => login.log_in(client, &address),
     }

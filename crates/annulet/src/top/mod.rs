@@ -53,9 +53,11 @@ pub struct Args {
 
 /// Shows the nodes until it is interrupted, or once.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    let login = args.node.login()?;
+    let named = |address: &String| Endpoint::Address(address.clone(), login.clone());
     let endpoints = match args.nodes.is_empty() {
-        true => vec![args.node.endpoint()],
-        false => args.nodes.iter().cloned().map(Endpoint::Address).collect(),
+        true => vec![args.node.endpoint()?],
+        false => args.nodes.iter().map(named).collect(),
     };
     let mut before: Option<(Instant, Vec<Reading>)> = None;
     loop {

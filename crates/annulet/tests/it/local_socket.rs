@@ -51,9 +51,8 @@ fn ask(dir: &Path, request: &str) -> String {
 fn log_in(dir: &Path, server: &Server, password_file: &str, word: &str) -> Output {
     let https = server.banner.lines().find_map(|line| line.trim_start().strip_prefix("HTTPS ")).unwrap();
     let https = https.split_whitespace().next().unwrap();
-    let mut command = annulet(dir, &["admin", "--node", https, "security", word]);
-    command.env("ANNULET_CA", "clients/ca.pem").env("ANNULET_USER", "root");
-    command.env("ANNULET_PASSWORD_FILE", password_file).output().unwrap()
+    let login = ["--ca", "clients/ca.pem", "--user", "root", "--password-file", password_file];
+    run(dir, &[&["admin", "--node", https, "security", word][..], &login].concat())
 }
 
 #[test]
@@ -66,7 +65,7 @@ fn an_operator_with_a_lost_password_gets_back_in() {
     assert!(error(&security(dir, &["status"])).contains("no node runs on the data folder data"));
 
     let server = start(dir, LOOPBACK);
-    done(security(dir, &["add-user", "root", "--password-file", "lost"]));
+    done(security(dir, &["add-user", "root", "--new-password-file", "lost"]));
     done(security(dir, &["add-source", "all", "127.0.0.1/32", "password"]));
     done(security(dir, &["grant", "annulet.admin,annulet.stats", "on", "any", "to", "root"]));
     assert_eq!(done(security(dir, &["enable"])), "Enabled\n");
@@ -75,7 +74,7 @@ fn an_operator_with_a_lost_password_gets_back_in() {
     assert!(error(&log_in(dir, &server, "new", "status")).contains("Unauthorized"));
 
     // The folder's other user names are none of the socket's business: it knows the kernel's user.
-    done(security(dir, &["alter-user", "root", "--password-file", "new"]));
+    done(security(dir, &["alter-user", "root", "--new-password-file", "new"]));
     assert_eq!(done(log_in(dir, &server, "new", "status")), "Enabled\n");
     let stats = done(run(dir, &["admin", "stat", "--data", "data", "security_logins"]));
     assert!(stats.contains("security_logins"), "{stats}");

@@ -65,7 +65,7 @@ fn a_policy_is_that_of_all_nodes_and_outlives_them() {
     let mut servers: Vec<Server> = (1..=3).map(|node| start(&cluster, node)).collect();
     let file = cluster.dir.path().join("password");
     std::fs::write(&file, format!("{PASSWORD}\n")).unwrap();
-    let words = ["add-user", "Ann", "--password-file", file.to_str().unwrap()];
+    let words = ["add-user", "Ann", "--new-password-file", file.to_str().unwrap()];
     // The members are reached soon after their start.
     assert_eq!(text(&servers[0], &words), "");
     std::fs::remove_file(&file).unwrap();

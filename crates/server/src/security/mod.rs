@@ -29,6 +29,6 @@ pub(crate) use self::hashing::Hashing;
 pub(crate) use self::logins::Verdict;
 pub(crate) use self::page::answer;
 pub(crate) use self::policies::Policies;
-pub use self::tls::ClientFiles;
+pub use self::tls::{ClientFiles, certificate_user};
 pub(crate) use self::tls::{ClientTls, certified_name, check_apart};
 pub(crate) use self::whoami::whoami;

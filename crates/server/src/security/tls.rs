@@ -99,7 +99,11 @@ fn verifier(client_ca: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
 
 /// The user's name in the certificate that a client has shown and the handshake has verified.
 pub(crate) fn certified_name(tls: &ServerConnection) -> Option<Vec<u8>> {
-    let certificate = tls.peer_certificates()?.first()?;
+    certificate_user(tls.peer_certificates()?.first()?)
+}
+
+/// The user's name in a client certificate, as DER.
+pub fn certificate_user(certificate: &[u8]) -> Option<Vec<u8>> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let attributes = parsed.subject().iter_attributes();
     let attributes = attributes.map(|attribute| Attribute {
