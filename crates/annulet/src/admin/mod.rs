@@ -36,6 +36,7 @@ pub(crate) mod table;
 mod types;
 
 pub use cert::{DAYS_MAX, authority_files, make, make_clients, node_files};
+pub(crate) use http::Endpoint;
 
 use crate::failure::Failure;
 

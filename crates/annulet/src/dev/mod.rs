@@ -3,7 +3,7 @@
 //! Each node is a process of this same program with the flags of `serve` (`node.rs`). Nodes whose folders are all new
 //! found a cluster together; a new one beside others that have data joins theirs. `annulet dev N` supervises them
 //! (`supervisor.rs`); `annulet dev status`, `kill`, `stop` and `start`, from another terminal, ask it to act
-//! (`control.rs`).
+//! (`control.rs`). `--secure` turns security on (`secure.rs`).
 //!
 //! Invariants: a node that ends leaves the others running. Only the supervisor sends signals, and only to children
 //! that it has not waited for, so never to a process that got the number of one that is gone. A node's standard input
@@ -11,11 +11,13 @@
 
 mod control;
 mod node;
+mod secure;
 mod supervisor;
 
 use crate::failure::{self, FAILED, Failure, UNUSABLE};
 use crate::{admin, program};
 use control::Request;
+use secure::Secured;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -47,6 +49,10 @@ pub struct Args {
     /// Backend of new nodes, as with `serve`.
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
+    /// Turn security on: TLS, an administrator with a random password, a user with a client certificate. Kept at later
+    /// starts. Node i serves HTTPS on P+10i+6.
+    #[arg(long)]
+    secure: bool,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -124,7 +130,8 @@ fn supervise(args: &Args, data: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::new(FAILED, format!("{}: {error}", data.display())))?;
     let lock = control::lock(data)?;
     admin::make(&data.join("certs"), &names, admin::DAYS_MAX)?;
-    supervisor::run(args, data, plans, lock)
+    let secured = Secured::prepare(data, args.secure)?;
+    supervisor::run(args, data, (plans, secured), lock)
 }
 
 /// How a person calls `annulet dev` for the nodes in `data`, with these words behind it.

@@ -1,6 +1,7 @@
 //! One node of `annulet dev`: its place, the start of its process, and the end of its log.
 
 use super::Args;
+use super::secure::Secured;
 use super::supervisor::Event;
 use crate::admin;
 use crate::failure::{FAILED, Failure, UNUSABLE};
@@ -14,6 +15,7 @@ use std::sync::mpsc::Sender;
 
 /// From the ports of one node to those of the next, and where in these ten each protocol is.
 const PORTS_PER_NODE: u16 = 10;
+const HTTPS_PORT: u16 = 6;
 const PB_PORT: u16 = 7;
 const HTTP_PORT: u16 = 8;
 const PEER_PORT: u16 = 9;
@@ -35,6 +37,7 @@ pub(super) struct Plan {
     pub folder: PathBuf,
     pub pb: String,
     pub http: String,
+    pub https: String,
     pub peers: String,
     certificate: PathBuf,
     key: PathBuf,
@@ -55,6 +58,7 @@ pub(super) fn plans(args: &Args, data: &Path) -> Result<Vec<Plan>, Failure> {
             folder: data.join(format!("n{number}")),
             pb: port(PB_PORT),
             http: port(HTTP_PORT),
+            https: port(HTTPS_PORT),
             peers: port(PEER_PORT),
             certificate: files.certificate,
             key: files.key,
@@ -101,7 +105,7 @@ impl Plan {
     pub fn start(
         &self,
         args: &Args,
-        entry: &Entry,
+        (entry, secured): (&Entry, Option<&Secured>),
         number: usize,
         tell: &Sender<Event>,
     ) -> Result<Child, Failure> {
@@ -113,6 +117,7 @@ impl Plan {
         let log = log.map_err(|error| failed(&path, error))?;
         let program = std::env::current_exe()?;
         let mut command = self.command(&program, args, entry);
+        command.args(secured.iter().flat_map(|it| it.node_flags(&self.https)));
         // The child keeps the pipe's end until it is waited for.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         // A terminal's Ctrl-C is for this process, which tells the nodes.

@@ -10,6 +10,7 @@
 
 use super::control::{self, Answer, Request};
 use super::node::{Entry, JOIN, Plan, entry};
+use super::secure::{Secured, turn_on};
 use super::{Args, command_line};
 use crate::failure::{FAILED, Failure};
 use crate::{log, program};
@@ -29,6 +30,8 @@ pub(super) enum Event {
     Over(usize),
     /// This process was told to stop.
     Signal,
+    /// Security is on, or cannot be turned on for this reason.
+    Secured(Result<(), String>),
     /// Its terminal is gone, which is told twice.
     HangUp,
     /// Another terminal asks.
@@ -36,7 +39,12 @@ pub(super) enum Event {
 }
 
 /// Runs the nodes until this process is told to stop, or none of them comes to serve. `lock` is held until then.
-pub(super) fn run(args: &Args, data: &Path, plans: Vec<Plan>, lock: File) -> Result<(), Failure> {
+pub(super) fn run(
+    args: &Args,
+    data: &Path,
+    (plans, secured): (Vec<Plan>, Option<Secured>),
+    lock: File,
+) -> Result<(), Failure> {
     let (tell, told) = mpsc::channel();
     // Before the first child, so that no signal leaves it behind.
     listen_to_signals(tell.clone())?;
@@ -44,7 +52,7 @@ pub(super) fn run(args: &Args, data: &Path, plans: Vec<Plan>, lock: File) -> Res
         // Nodes that cannot be asked about serve all the same.
         log::print_error(&format!("annulet: {}: {error}: other terminals cannot ask\n", data.display()));
     }
-    let mut supervisor = Supervisor::new(args, data, plans, tell);
+    let mut supervisor = Supervisor::new(args, data, (plans, secured), tell);
     let started = supervisor.start_all();
     if started.is_err() {
         supervisor.stop_all(Signal::TERM);
@@ -122,10 +130,28 @@ struct Supervisor<'a> {
     waiting: Vec<Waiting>,
     is_stopping: bool,
     is_shown: bool,
+    /// The files of a secured cluster.
+    secured: Option<Secured>,
+    securing: Securing,
+}
+
+/// The progress of turning security on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Securing {
+    /// It waits for the nodes to serve.
+    Waiting,
+    UnderWay,
+    /// Security is on, or is not asked for.
+    Done,
 }
 
 impl<'a> Supervisor<'a> {
-    fn new(args: &'a Args, data: &'a Path, plans: Vec<Plan>, tell: Sender<Event>) -> Supervisor<'a> {
+    fn new(
+        args: &'a Args,
+        data: &'a Path,
+        (plans, secured): (Vec<Plan>, Option<Secured>),
+        tell: Sender<Event>,
+    ) -> Supervisor<'a> {
         // As the folders are before any node has begun.
         let all: Vec<&Plan> = plans.iter().collect();
         let entries: Vec<Entry> = plans.iter().map(|plan| entry(plan, &all)).collect();
@@ -135,7 +161,8 @@ impl<'a> Supervisor<'a> {
         };
         let nodes = plans.into_iter().zip(entries).map(node).collect();
         let (waiting, is_stopping, is_shown) = (Vec::new(), false, false);
-        Supervisor { args, data, nodes, tell, waiting, is_stopping, is_shown }
+        let securing = if secured.is_some() { Securing::Waiting } else { Securing::Done };
+        Supervisor { args, data, nodes, tell, waiting, is_stopping, is_shown, secured, securing }
     }
 
     fn start_all(&mut self) -> Result<(), Failure> {
@@ -150,7 +177,7 @@ impl<'a> Supervisor<'a> {
         }
         let node = &mut self.nodes[at];
         node.is_expected = false;
-        let child = node.plan.start(self.args, &node.entry, at, &self.tell)?;
+        let child = node.plan.start(self.args, (&node.entry, self.secured.as_ref()), at, &self.tell)?;
         node.state = State::Runs { child, serves: false };
         Ok(())
     }
@@ -174,6 +201,16 @@ impl<'a> Supervisor<'a> {
             match told.recv().expect("the supervisor holds another end itself") {
                 Event::Serves(at) => self.on_serves(at),
                 Event::Over(at) => self.on_over(at)?,
+                Event::Secured(Ok(())) => {
+                    self.securing = Securing::Done;
+                    self.show_when_started();
+                }
+                // The nodes are being stopped.
+                Event::Secured(Err(_)) if self.is_stopping => {}
+                Event::Secured(Err(error)) => {
+                    log::print_error(&format!("annulet: security cannot be turned on: {error}\n"));
+                    self.stop_all(Signal::TERM);
+                }
                 Event::Signal if self.is_stopping => self.stop_all(Signal::KILL),
                 Event::Signal | Event::HangUp => self.stop_all(Signal::TERM),
                 Event::Asked(request, answer) => self.on_asked(request, answer),
@@ -196,10 +233,32 @@ impl<'a> Supervisor<'a> {
     fn show_when_started(&mut self) {
         let is_starting = self.nodes.iter().any(Node::is_starting);
         let any_serves = self.nodes.iter().any(Node::serves);
-        if !self.is_shown && !self.is_stopping && any_serves && !is_starting {
-            self.is_shown = true;
-            log::print(&self.opening());
+        if self.is_shown || self.is_stopping || !any_serves || is_starting {
+            return;
         }
+        match self.securing {
+            Securing::Waiting => self.turn_security_on(),
+            Securing::UnderWay => {}
+            Securing::Done => {
+                self.is_shown = true;
+                log::print(&self.opening());
+            }
+        }
+    }
+
+    /// Turns security on, on a thread of its own: signals and requests are taken meanwhile.
+    fn turn_security_on(&mut self) {
+        let Some(secured) = &self.secured else { return };
+        let Some(node) = self.nodes.iter().find(|node| node.serves()) else { return };
+        self.securing = Securing::UnderWay;
+        let (folder, tell) = (node.plan.folder.clone(), self.tell.clone());
+        let password = secured.password();
+        std::thread::spawn(move || {
+            let turned = password.map_err(|failure| failure.text);
+            let turned = turned.and_then(|password| turn_on(&folder, &password));
+            // Nobody listens any more if all was stopped.
+            tell.send(Event::Secured(turned)).ok();
+        });
     }
 
     fn on_over(&mut self, at: usize) -> Result<(), Failure> {
@@ -339,7 +398,7 @@ impl<'a> Supervisor<'a> {
             Some(&at) => Some(&self.nodes[at]),
             None => self.nodes.iter().find(|node| node.serves()),
         };
-        node.map(|node| export(&node.plan.http)).ok_or_else(|| "no node serves".to_owned())
+        node.map(|node| self.export(&node.plan)).ok_or_else(|| "no node serves".to_owned())
     }
 
     fn status(&self) -> String {
@@ -348,10 +407,13 @@ impl<'a> Supervisor<'a> {
     }
 
     fn table(&self) -> String {
-        let heading = ["node", "protocol buffers", "HTTP", "peers", "pid", "state", "folder"];
+        let is_secured = self.secured.is_some();
+        let http = if is_secured { "HTTPS" } else { "HTTP" };
+        let heading = ["node", "protocol buffers", http, "peers", "pid", "state", "folder"];
         let mut rows = vec![heading.map(str::to_owned)];
         rows.extend(self.nodes.iter().map(|node| {
-            let Plan { name, pb, http, peers, folder, .. } = &node.plan;
+            let Plan { name, pb, peers, folder, .. } = &node.plan;
+            let http = if is_secured { &node.plan.https } else { &node.plan.http };
             let pid = node.child().map_or("-".to_owned(), |child| child.id().to_string());
             let state = if node.serves() { "serves".to_owned() } else { shown(&node.state) };
             [name.clone(), pb.clone(), http.clone(), peers.clone(), pid, state, folder.display().to_string()]
@@ -371,10 +433,13 @@ impl<'a> Supervisor<'a> {
         let (first, last) = (&self.nodes[0].plan, &self.nodes[self.nodes.len() - 1].plan);
         let mut text = format!("{}; Ctrl-C stops all\n{}", nodes(self.nodes.len()), self.table());
         if self.nodes.iter().any(|node| node.entry[0] == JOIN) {
-            let http = &first.http;
+            let node = match &self.secured {
+                Some(_) => format!("--data {}", program::quoted(&first.folder.display().to_string())),
+                None => format!("--node {}", first.http),
+            };
             text.push_str(&format!(
-                "nodes that are new own nothing yet:\n  {program} admin cluster plan --node {http}\n  \
-                 {program} admin cluster commit --node {http}\n"
+                "nodes that are new own nothing yet:\n  {program} admin cluster plan {node}\n  \
+                 {program} admin cluster commit {node}\n"
             ));
         }
         let last_number = self.nodes.len();
@@ -382,17 +447,43 @@ impl<'a> Supervisor<'a> {
         for words in ["status".to_owned(), format!("kill {last_number}"), format!("start {last_number}")] {
             text.push_str(&format!("  {}\n", command_line(self.data, &words)));
         }
+        if let Some(secured) = &self.secured {
+            text.push_str(&format!("{}\n", secured.users()));
+        }
         text.push_str(&format!(
             "which node `annulet kv` and `annulet admin` ask (or: eval \"$({})\"):\n  {}",
             command_line(self.data, "env"),
-            export(&first.http)
+            self.export(first)
         ));
-        text.push_str(&format!(
-            "try it:\n  {program} kv put --node {} books dune 'A beginning is a very delicate time.'\n  \
-             {program} kv get --node {} books dune\n",
-            first.http, last.http
-        ));
+        text.push_str(&self.to_try(&program, first, last));
         text
+    }
+
+    /// Commands to begin with.
+    fn to_try(&self, program: &str, first: &Plan, last: &Plan) -> String {
+        match &self.secured {
+            None => format!(
+                "try it:\n  {program} kv put --node {} books dune 'A beginning is a very delicate time.'\n  \
+                 {program} kv get --node {} books dune\n",
+                first.http, last.http
+            ),
+            Some(secured) => format!(
+                "try it, behind the line with export:\n  {program} admin security whoami\n  \
+                 {program} kv put books dune 'A beginning is a very delicate time.'\n\
+                 as a program with a client certificate does:\n  \
+                 env -u ANNULET_USER -u ANNULET_PASSWORD_FILE {program} kv get --node {} {} books dune\n",
+                last.pb,
+                secured.app_flags()
+            ),
+        }
+    }
+
+    /// A line for a shell after which the command line asks this node.
+    fn export(&self, plan: &Plan) -> String {
+        match &self.secured {
+            Some(secured) => secured.export(&plan.https),
+            None => format!("export ANNULET_NODE={}\n", plan.http),
+        }
     }
 }
 
@@ -407,9 +498,4 @@ fn shown(state: &State) -> String {
 
 fn nodes(number: usize) -> String {
     crate::plural::len(number, "node")
-}
-
-/// A line for a shell after which the command line asks the node at this address.
-fn export(http: &str) -> String {
-    format!("export ANNULET_NODE={http}\n")
 }

@@ -22,6 +22,7 @@ mod memory;
 mod output;
 mod readme;
 mod scenario;
+mod secure_dev;
 mod security;
 mod signals;
 mod stop;
