@@ -32,10 +32,20 @@ pub const FILE_DEFAULT: &str = "annulet.toml";
 /// What the environment variables begin with.
 pub const VARIABLE_PREFIX: &str = "ANNULET_";
 
-/// Variables that are no options of a node: the file's name, the log's level, and which node the command line
-/// asks (the last two were its names in older versions).
-const OTHER_VARIABLES: [&str; 5] =
-    [FILE_VARIABLE, "ANNULET_LOG", "ANNULET_NODE", "ANNULET_ADDRESS", "ANNULET_HTTP"];
+/// Variables that are no options of a node: the file's name, the log's level, the node that the command line asks
+/// (`ANNULET_ADDRESS` and `ANNULET_HTTP` were its names in older versions), and its login there.
+const OTHER_VARIABLES: [&str; 10] = [
+    FILE_VARIABLE,
+    "ANNULET_LOG",
+    "ANNULET_NODE",
+    "ANNULET_ADDRESS",
+    "ANNULET_HTTP",
+    "ANNULET_CA",
+    "ANNULET_USER",
+    "ANNULET_PASSWORD_FILE",
+    "ANNULET_CERT",
+    "ANNULET_KEY",
+];
 
 /// The variable that names the file.
 const FILE_VARIABLE: &str = "ANNULET_CONFIG";

@@ -309,7 +309,8 @@ fn file_that_is_a_link_to_nowhere_is_told() {
 
 #[test]
 fn unknown_variables_are_told_and_nothing_more() {
-    let variables = [("ANNULET_SHARTS", "3"), ("ANNULET_LOG", "debug"), ("ANNULET_data", "x")];
+    let variables =
+        [("ANNULET_SHARTS", "3"), ("ANNULET_LOG", "debug"), ("ANNULET_data", "x"), ("ANNULET_CA", "ca.pem")];
     let loaded = load(&[], &variables, "").unwrap();
     assert_eq!(loaded.unknown_variables, ["ANNULET_SHARTS", "ANNULET_data"]);
     assert_eq!(loaded.config.data, Config::default().data);
