@@ -16,6 +16,7 @@ pub mod driver;
 pub mod history;
 pub mod keys;
 pub mod live;
+mod login;
 pub mod names;
 mod proc;
 pub mod rng;
@@ -23,6 +24,7 @@ pub mod run;
 pub mod values;
 pub mod workload;
 
+pub use login::Login;
 pub use proc::{Usage, field, folder_bytes, machine, mount_of, usage};
 pub use results::Error;
 pub use run::{Control, Identity, Observer, counters, run};

@@ -158,7 +158,7 @@ impl Node {
             Failure::new(FAILED, format!("{address} {what}"))
         })?;
 
-        // Where it listens everywhere, it is reached as its HTTP port was. A certificate names the host as it was named.
+        // Where it listens everywhere, it is reached as its HTTP port was. A certificate has the host that was named.
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         match listens.ip().is_unspecified() || is_secure {
             true => Ok(format!("{host}:{}", listens.port())),

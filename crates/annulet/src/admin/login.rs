@@ -2,7 +2,7 @@
 //!
 //! 1. `--ca` names the certificate authority of the nodes' client ports. With it requests go by HTTPS, and objects by
 //!    STARTTLS.
-//! 2. `--user` and `--password-file` are the login. `--cert` and `--key` are a client certificate, which names the user.
+//! 2. `--user` and `--password-file` are the login. `--cert` and `--key` are a client certificate, which has the user.
 //! 3. Each flag has a variable, for a shell that is to stay logged in.
 //!
 //! Invariants: a password is sent under TLS alone, and stands in no argument.
@@ -116,6 +116,12 @@ impl Login {
     pub(super) fn authorization(&self) -> Option<String> {
         let (user, password) = self.user.as_ref().zip(self.password.as_ref())?;
         Some(authorization(user, password))
+    }
+
+    /// The same for the load generator.
+    pub(crate) fn for_bench(&self) -> bench::Login {
+        let (user, password) = (self.user.clone(), self.password.clone());
+        bench::Login { tls: Arc::clone(&self.tls), user, password }
     }
 
     /// Takes a connection to the node at `address` under TLS.

@@ -1,6 +1,7 @@
 //! `annulet bench run` and `annulet bench merge`.
 
 use crate::VERSION;
+use crate::admin::login::LoginArgs;
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use bench::live::{Columns, Live};
 use bench::{Control, Identity, Observer, Workload};
@@ -31,6 +32,8 @@ pub struct Args {
     /// File of the history, one line for each request on a key, for `bench check`; replaces that of the workload.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     history: Option<PathBuf>,
+    #[command(flatten)]
+    login: LoginArgs,
 }
 
 /// Arguments of `bench merge`.
@@ -60,7 +63,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let out = args.out.clone().unwrap_or_else(|| default_out(&workload.name));
     let (index, of) = args.generator;
     let version = VERSION.to_owned();
-    let identity = Identity { index: index - 1, of, version, command: std::env::args().collect() };
+    let login = args.login.login()?.map(|login| login.for_bench());
+    let identity = Identity { index: index - 1, of, version, command: std::env::args().collect(), login };
     let control = Arc::new(Control::default());
     stop_by_signal(Arc::clone(&control))?;
     let summary = bench::run(&workload, &out, &identity, &control, &mut live())?;

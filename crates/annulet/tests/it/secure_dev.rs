@@ -95,6 +95,22 @@ fn a_secure_cluster_is_used_as_it_says() {
     let app = done(dir, &format!("{program} admin security whoami --node {https} {certificate}"));
     assert!(app.contains("user    app\n") && app.contains("certificate, by the source app"), "{app}");
 
+    // The load generator, by a password and by a certificate.
+    let workload = format!(
+        "driver = \"pb\"\naddresses = [\"127.0.0.1:{}\", \"127.0.0.1:{}\"]\nconcurrency = 16\n\
+         warm_up = \"0s\"\noperations_max = 2000\n[keys]\nkind = \"uniform\"\ncount = 100\n[value]\nsize = 50000\n\
+         [[operation]]\nop = \"get\"\nweight = 40\n[[operation]]\nop = \"put\"\nweight = 40\n[[operation]]\nop = \"reconnect\"\n",
+        base + 17,
+        base + 27
+    );
+    std::fs::write(dir.join("load.toml"), workload).unwrap();
+    for (name, login) in [("password", flags), ("certificate", certificate)] {
+        let told = done(dir, &format!("{program} bench run load.toml --out {name} {login}"));
+        assert!(told.contains("no errors") && told.contains("none was wrong"), "{told}");
+    }
+    let told = done(dir, &format!("{program} bench run load.toml --out none --ca dev/clients/ca.pem"));
+    assert!(told.contains("failed") && told.contains("0 reads verified"), "nobody has logged in: {told}");
+
     // Nobody gets in without a login.
     let plain = format!("127.0.0.1:{}", base + 18);
     assert!(!shell(dir, &format!("{program} admin cluster status --node {plain}")).status.success());

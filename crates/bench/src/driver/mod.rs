@@ -16,6 +16,7 @@ mod pb;
 mod planted;
 mod pool;
 pub mod redis;
+mod transport;
 
 pub use cassandra::{Cassandra, make_schema};
 pub use engine::EngineDriver;

@@ -1,8 +1,9 @@
 //! Riak's protocol buffers, of an Annulet or a Riak: requests written and answers read field by field, without messages
-//! in between.
+//! in between. With a login each connection begins with STARTTLS, and then with the user and the password.
 
 use super::pool::{Asked, Codec, Decoded};
 use super::{Answer, Command, Common, ErrorKind, Request, Row, Rows};
+use crate::login::{Login, ServerTls};
 use protocol::codes;
 use std::ops::Range;
 
@@ -26,6 +27,9 @@ pub struct Pb {
     values: Vec<Range<usize>>,
     rows: Vec<Row>,
     text: String,
+    tls: Option<ServerTls>,
+    /// The message that logs in, under TLS.
+    auth: Option<Vec<u8>>,
 }
 
 impl Pb {
@@ -52,7 +56,20 @@ impl Pb {
             values: Vec::new(),
             rows: Vec::new(),
             text: String::new(),
+            tls: None,
+            auth: None,
         }
+    }
+
+    /// The same for servers that ask for a login.
+    pub fn secured(self, login: &Login, tls: ServerTls) -> Pb {
+        let auth = login.user.as_ref().map(|user| {
+            let mut body = Vec::new();
+            put_bytes(&mut body, 1, user.as_bytes());
+            put_bytes(&mut body, 2, login.password.as_deref().unwrap_or_default().as_bytes());
+            body
+        });
+        Pb { tls: Some(tls), auth, ..self }
     }
 
     fn put_type(&self, out: &mut Vec<u8>, field: u32) {
@@ -63,6 +80,33 @@ impl Pb {
 }
 
 impl Codec for Pb {
+    fn greet(&self, step: usize, out: &mut Vec<u8>) -> bool {
+        let (code, body) = match (step, &self.tls, &self.auth) {
+            (0, Some(_), _) => (codes::START_TLS, &[][..]),
+            (1, Some(_), Some(auth)) => (codes::AUTH_REQ, &auth[..]),
+            _ => return false,
+        };
+        let len = u32::try_from(body.len() + 1).expect("a name and a password are short");
+        out.extend_from_slice(&len.to_be_bytes());
+        out.push(code);
+        out.extend_from_slice(body);
+        true
+    }
+
+    fn greeted(&mut self, step: usize, frame: &[u8]) -> Result<(), String> {
+        let code = frame.get(HEADER_LEN - 1).copied();
+        let expected = if step == 0 { codes::START_TLS } else { codes::AUTH_RESP };
+        match code {
+            Some(code) if code == expected => Ok(()),
+            _ if step == 0 => Err("the server offers no TLS".to_owned()),
+            _ => Err("the login is refused".to_owned()),
+        }
+    }
+
+    fn tls_after(&self, step: usize) -> Option<&ServerTls> {
+        self.tls.as_ref().filter(|_| step == 0)
+    }
+
     fn encode(&mut self, request: &Request<'_>, _stream: u16, out: &mut Vec<u8>) {
         let Request { bucket, key, command, .. } = request;
         let start = out.len();

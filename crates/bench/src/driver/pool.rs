@@ -10,8 +10,10 @@
 //! owed on it and is made anew after [`RECONNECT_AFTER`]; meanwhile there is room for fewer operations, so that a server
 //! that is down costs its share of the load and not a storm of errors.
 
+use super::transport::Transport;
 use super::{Answer, Command, Driver, ErrorKind, Request, Sink};
 use crate::Error;
+use crate::login::ServerTls;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -105,6 +107,11 @@ pub trait Codec {
     fn greeted(&mut self, _step: usize, _frame: &[u8]) -> Result<(), String> {
         Ok(())
     }
+
+    /// TLS that begins behind the answer to this step.
+    fn tls_after(&self, _step: usize) -> Option<&ServerTls> {
+        None
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -129,7 +136,7 @@ enum State {
 struct Connection {
     address: SocketAddr,
     group: usize,
-    socket: Option<Socket>,
+    socket: Option<Transport>,
     state: State,
     owed: VecDeque<Owed>,
     /// Streams that no request has.
@@ -240,7 +247,7 @@ impl<C: Codec> Pool<C> {
             Ok(socket) => {
                 let (data, flags) = (EventData::new_u64(at as u64), EventFlags::OUT | EventFlags::IN);
                 epoll::add(&self.epoll, &socket, data, flags).map_err(failure("epoll"))?;
-                it.socket = Some(socket);
+                it.socket = Some(Transport::new(socket));
                 it.state = State::Connecting;
             }
             Err(error) => self.break_off(at, ErrorKind::Refused, &error.to_string()),
@@ -300,16 +307,27 @@ impl<C: Codec> Pool<C> {
             match socket.write(&it.out[it.sent..]) {
                 Ok(count) => it.sent += count,
                 Err(error) if error.kind() == IoKind::Interrupted => {}
-                Err(error) if error.kind() == IoKind::WouldBlock => return self.watch(at, true),
+                Err(error) if error.kind() == IoKind::WouldBlock => {
+                    let waits = socket.waits_for_room();
+                    return self.watch(at, waits);
+                }
                 Err(error) => {
                     self.break_off(at, ErrorKind::Disconnected, &error.to_string());
                     return Ok(());
                 }
             }
         }
+        let flushed = socket.flush();
         it.out.clear();
         it.sent = 0;
-        self.watch(at, false)
+        match flushed {
+            Ok(()) => self.watch(at, false),
+            Err(error) if error.kind() == IoKind::WouldBlock => self.watch(at, true),
+            Err(error) => {
+                self.break_off(at, ErrorKind::Disconnected, &error.to_string());
+                Ok(())
+            }
+        }
     }
 
     fn on_event(&mut self, at: usize, flags: EventFlags, sink: &mut dyn Sink) -> Result<(), Error> {
@@ -321,6 +339,14 @@ impl<C: Codec> Pool<C> {
         }
         if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
             self.receive(at, sink)?;
+            // Under TLS one event may bring more than a read takes.
+            while self.connections[at].socket.as_mut().is_some_and(Transport::has_plaintext) {
+                self.receive(at, sink)?;
+            }
+            // What waited for the handshake goes out with its end.
+            if !self.connections[at].out.is_empty() {
+                self.flush(at)?;
+            }
         }
         Ok(())
     }
@@ -360,7 +386,7 @@ impl<C: Codec> Pool<C> {
         }
         let taken = match it.state {
             State::Greeting(step) => match self.take_greeting(at, step) {
-                Ok(true) => return self.greet(at, step + 1, sink),
+                Ok(true) => return self.on_greeted(at, step, sink),
                 taken => taken.map(|_| ()),
             },
             _ => self.take_answers(at, sink),
@@ -369,6 +395,21 @@ impl<C: Codec> Pool<C> {
             self.break_off(at, ErrorKind::Protocol, &what);
         }
         Ok(())
+    }
+
+    /// Goes on behind a step of the greeting, under TLS if that begins there.
+    fn on_greeted(&mut self, at: usize, step: usize, sink: &mut dyn Sink) -> Result<(), Error> {
+        let it = &mut self.connections[at];
+        if let Some((tls, socket)) = self.codec.tls_after(step).zip(it.socket.as_mut()) {
+            match tls.connection(it.address) {
+                Ok(tls) => socket.secure(tls),
+                Err(what) => {
+                    self.break_off(at, ErrorKind::Protocol, &what);
+                    return Ok(());
+                }
+            }
+        }
+        self.greet(at, step + 1, sink)
     }
 
     /// Takes the answer to a step of the greeting; whether it is there.

@@ -30,6 +30,7 @@ use crate::check::{Counts, Table};
 use crate::driver::{Common, Driver, EngineDriver, Http, NullDriver, Pb, Planted, Pool as Connections, Sink};
 use crate::history::Writer as HistoryWriter;
 use crate::keys::{Inserted, Keys, Progress, Shape, unique_first};
+use crate::login::{Login, ServerTls};
 use crate::proc;
 use crate::rng::{Rng, mix};
 use crate::values::Pool;
@@ -52,7 +53,7 @@ use worker::{Message, Worker};
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// Which of several generators this is, and what it is called.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Identity {
     /// Its number.
     pub index: u32,
@@ -62,12 +63,14 @@ pub struct Identity {
     pub version: String,
     /// The command that was run.
     pub command: Vec<String>,
+    /// Its login at the servers; none where they ask for none.
+    pub login: Option<Login>,
 }
 
 impl Default for Identity {
     fn default() -> Identity {
         let (version, command) = (env!("CARGO_PKG_VERSION").to_owned(), std::env::args().collect());
-        Identity { index: 0, of: 1, version, command }
+        Identity { index: 0, of: 1, version, command, login: None }
     }
 }
 
@@ -84,11 +87,15 @@ pub fn run(
     if let Some(what) = workload.history.as_ref().and_then(|_| workload.history_refusal()) {
         return Err(Error::Unusable(what));
     }
+    if identity.login.is_some() && workload.driver != DriverKind::Pb {
+        let name = workload.driver.name();
+        return Err(Error::Unusable(format!("the driver {name} has no login: pb has one")));
+    }
     let temporary = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
     let folder = workload.engine.folder.as_deref().unwrap_or(temporary.path());
     let places = Places::of(workload)?;
     let (watched, servers): (Vec<_>, Vec<_>) = servers::find(workload, &places, folder).into_iter().unzip();
-    let drivers = Drivers::new(workload, &places, folder)?;
+    let drivers = Drivers::new(workload, &places, folder, identity.login.as_ref())?;
     let jobs = workload.jobs.len();
     let made = (0..workload.threads).map(|worker| drivers.make(worker, share(workload, worker)));
     let made: Vec<_> =
@@ -316,10 +323,19 @@ struct Drivers<'a> {
     folder: &'a Path,
     /// The store that all of them share.
     shared: Option<SharedStore>,
+    /// The login at servers that ask for one, and TLS with them.
+    login: Option<(&'a Login, ServerTls)>,
 }
 
 impl<'a> Drivers<'a> {
-    fn new(workload: &'a Workload, places: &'a Places, folder: &'a Path) -> Result<Drivers<'a>, Error> {
+    fn new(
+        workload: &'a Workload,
+        places: &'a Places,
+        folder: &'a Path,
+        login: Option<&'a Login>,
+    ) -> Result<Drivers<'a>, Error> {
+        let secured =
+            |login: &'a Login| Ok((login, ServerTls::new(&login.tls, workload.targets(), &places.targets)?));
         let common = Common {
             bucket_type: workload.bucket_type.clone(),
             quorums: workload.quorums.clone(),
@@ -338,6 +354,7 @@ impl<'a> Drivers<'a> {
             null: Default::default(),
             folder,
             shared: shared.transpose()?,
+            login: login.map(secured).transpose()?,
         })
     }
 
@@ -368,7 +385,10 @@ impl<'a> Drivers<'a> {
                 Ok(self.planted(EngineDriver::open(&folder, &workload.engine)?))
             }
             DriverKind::Pb => {
-                let codec = Pb::new(&self.common);
+                let mut codec = Pb::new(&self.common);
+                if let Some((login, tls)) = &self.login {
+                    codec = codec.secured(login, tls.clone());
+                }
                 let pool = Connections::connect(codec, &addresses, connections, pipeline, workload.timeout)?;
                 self.connected(pool)
             }
