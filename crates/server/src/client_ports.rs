@@ -8,7 +8,7 @@
 use crate::config::{Cluster, Config};
 use crate::error::Error;
 use crate::listen::{bound, listen};
-use crate::security::{ClientTls, DoorGuard, Policies, check_apart};
+use crate::security::{ClientCertificates, DoorGuard, Policies};
 use crate::thread::Listeners;
 use node::http::{HostName, HostNames};
 use os::Address;
@@ -106,12 +106,10 @@ pub(crate) fn guard(
     policies: &Arc<Policies>,
 ) -> Result<DoorGuard, Error> {
     let files = config.client_tls().map_err(|(name, what)| Error::Options(name, what))?;
-    let client_ca = files.as_ref().and_then(|files| files.client_ca.as_deref());
-    if let Some((client_ca, cluster)) = client_ca.zip(cluster) {
-        check_apart(client_ca, &cluster.ca)?;
-    }
-    let tls = files.as_ref().map(ClientTls::load).transpose()?;
-    DoorGuard::new(Arc::clone(policies), tls).map_err(|cause| Error::System("cannot start a thread", cause))
+    let peer_ca = cluster.map(|cluster| cluster.ca.clone());
+    let certificates = files.map(|files| ClientCertificates::load(files, peer_ca)).transpose()?;
+    DoorGuard::new(Arc::clone(policies), certificates)
+        .map_err(|cause| Error::System("cannot start a thread", cause))
 }
 
 /// The listeners of HTTPS, one for each shard, and their address; `None` without the option.

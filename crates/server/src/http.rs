@@ -155,6 +155,7 @@ async fn converse(
     let mut goes_with_others = false;
     loop {
         session.leaving(wide.membership.is_leaving());
+        wide.guard.verify_again(stream)?;
         // Nothing is under way that a newer policy could end.
         wide.guard.renew(session.access_mut()).ok();
         let answered = out.len();
@@ -238,8 +239,9 @@ async fn converse(
             Incoming::Question(Question::Security(body)) => {
                 // It is noted with its words, if it is a change.
                 session.take_change();
-                let asked = (&wide.membership, &wide.hashing, wide.guard.has_tls());
-                tell(&answer_security(&body, asked, from).await, &mut session, &mut out);
+                let asked = (&wide.membership, &wide.hashing);
+                let answered = answer_security(&body, asked, (&wide.guard, wide.peers.as_ref()), from).await;
+                tell(&answered, &mut session, &mut out);
             }
             Incoming::Question(Question::Whoami) => {
                 tell(&whoami(session.access(), from), &mut session, &mut out);
@@ -325,6 +327,7 @@ async fn serve_request(
     let mut has_begun = false;
     loop {
         let (mut result, more) = answers.next().await;
+        guard.verify_again(stream)?;
         if let Err(denied) = guard.renew(session.access_mut()) {
             if has_begun {
                 // Without its end, an answer is not taken for a whole one.

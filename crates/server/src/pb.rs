@@ -85,6 +85,7 @@ async fn converse(
     let mut got = 0;
     let mut goes_with_others = false;
     loop {
+        guard.verify_again(stream)?;
         // Nothing is under way that a newer policy could end.
         guard.renew(session.access_mut()).ok();
         match session.receive(&mut input.bytes, &mut out) {
@@ -144,6 +145,7 @@ async fn converse(
                 let mut answers = local.ask(request);
                 loop {
                     let (mut result, more) = answers.next().await;
+                    guard.verify_again(stream)?;
                     if let Err(denied) = guard.renew(session.access_mut()) {
                         session.deny(&denied, &mut out);
                         break;

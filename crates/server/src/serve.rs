@@ -2,8 +2,8 @@
 //!
 //! 1. Find the layout, or choose one. 2. Listen, so that a port in use is known before a store is touched.
 //! 3. Find out which node of which cluster this is, or become one. 4. Open all stores, each on its thread. 5. Hand shard 0's
-//!    bucket properties to all, and begin to take part in the cluster. 6. Serve until SIGTERM or SIGINT. 7. Answer what is under
-//!    way, close connections, stop the stores cleanly.
+//!    bucket properties to all, and begin to take part in the cluster. 6. Serve until SIGTERM or SIGINT; SIGHUP
+//!    reads certificates again. 7. Answer what is under way, close connections, stop the stores cleanly.
 
 use crate::admin_socket::{self, AdminSocketFile};
 use crate::backup::Backups;
@@ -23,7 +23,7 @@ use crate::membership::{self, End, Entering, Part};
 use crate::memory::{MEMORY_MIN, MemoryBudgets, MemoryLimit, MemoryPlan, SHARD_MEMORY_MIN, memory_limit};
 use crate::peer::{self, Arrived, Doors, Peers, Tls};
 use crate::progress::{Progress, Stage};
-use crate::security::{DoorGuard, Hashing, Policies};
+use crate::security::{DoorGuard, Hashing, Policies, reload};
 use crate::stats::{Stats, ThreadStats};
 use crate::system::DiskSpace;
 use crate::thread::{self, Common, Lines, Listeners};
@@ -49,7 +49,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc as std_mpsc;
 use std::time::Instant;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// Questions for statistics that wait at a shard's thread.
@@ -266,6 +266,7 @@ impl Node {
         let handler = |kind| signal(kind).map_err(|cause| Error::System("cannot handle signals", cause));
         let (mut terminate, mut interrupt) =
             (handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?);
+        let mut hang_up = handler(SignalKind::hangup())?;
         let (reports, births) = self.share_table()?;
         let ring_bits = u8::try_from(self.common.layout.ring_size.bits()).expect("a prefix has 16 bits");
         self.part.set_births(births, ring_bits);
@@ -299,7 +300,9 @@ impl Node {
                 let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
                 tokio::spawn(peer::serve(listener, doors, arrivals));
             }
+            let reloads = reload_at(&mut hang_up, &common);
             tokio::select! {
+                () = reloads => {}
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
                 Some(end) = ended.recv() => match end {
@@ -353,6 +356,15 @@ fn listen_locally(config: &Config) -> Option<(UnixListener, AdminSocketFile)> {
         tracing::warn!(%error, "no local socket: `annulet admin --data` does not reach this node");
     };
     listening.inspect_err(failed).ok()
+}
+
+/// Reads certificates again at each SIGHUP, until it is dropped. A signal that comes meanwhile has one more reload.
+async fn reload_at(hang_up: &mut Signal, common: &Common) {
+    while hang_up.recv().await.is_some() {
+        // The outcome is in the log.
+        reload(Arc::clone(&common.guard), common.peers.clone()).await.ok();
+    }
+    std::future::pending().await
 }
 
 /// Starts the thread that takes part in the cluster; it tells when it cannot go on.

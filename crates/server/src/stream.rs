@@ -30,17 +30,19 @@ pub struct Stream {
     socket: Socket,
     /// `None` in plaintext. In a box, since most connections have none.
     tls: Option<Box<ServerConnection>>,
+    /// The generation of the certificates that its client was verified under.
+    generation: u64,
 }
 
 impl Stream {
     /// A connection in plaintext.
     pub fn plain(tcp: TcpStream) -> Stream {
-        Stream { socket: Socket::Tcp(tcp), tls: None }
+        Stream { socket: Socket::Tcp(tcp), tls: None, generation: 0 }
     }
 
     /// A connection by the local socket of the node.
     pub(crate) fn local(socket: UnixStream) -> Stream {
-        Stream { socket: Socket::Local(socket), tls: None }
+        Stream { socket: Socket::Local(socket), tls: None, generation: 0 }
     }
 
     /// Goes on under TLS, whose handshake begins with the next byte.
@@ -56,6 +58,16 @@ impl Stream {
     /// The state of TLS, once there is one.
     pub fn tls(&self) -> Option<&ServerConnection> {
         self.tls.as_deref()
+    }
+
+    /// The generation of the certificates that its client was verified under.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The client was verified under this generation of the certificates.
+    pub fn set_generation(&mut self, generation: u64) {
+        self.generation = generation;
     }
 
     fn is_handshaking(&self) -> bool {

@@ -25,7 +25,8 @@ const PASSWORD_FILE_BYTES_MAX: u64 = 4 << 10;
   explain USER PERMISSION any|TYPE [BUCKET]
   ciphers [LIST]
   whoami
-  status | enable | permissive | disable")]
+  status | enable | permissive | disable
+  reload")]
 pub struct Args {
     #[command(flatten)]
     shown: Shown,

@@ -53,7 +53,8 @@ fn signals_are_ignored_or_stop_a_node_cleanly() {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
         assert!(server.http_get("/ping").ends_with("OK"), "after signal {number}");
     }
-    until("a line in the log", || log(folder.path()).contains("the signal SIGHUP is ignored"));
+    until("a line in the log", || log(folder.path()).contains("the signal SIGUSR1 is ignored"));
+    until("a line about certificates", || log(folder.path()).contains("this node has no certificates"));
     for signal in [Signal::QUIT, Signal::XCPU, Signal::TERM, Signal::INT] {
         server.signal(signal);
         assert!(server.wait().success(), "{signal:?} stops it");

@@ -12,6 +12,14 @@ pub(super) const CLIENTS: &[Figure] = rows! {
     Counter "security_logins_refused" "annulet_logins_refused" Count: "logins of clients that were refused";
     Counter "security_would_refuse" "annulet_would_refuse" Count:
         "requests in the permissive mode that would be refused if security were on";
+    Gauge "client_port_expiry_seconds" "annulet_certificate_expiry_timestamp_seconds" Seconds
+        ["certificate" = "client_port"]:
+        "end of a certificate's validity, since 1970; 0 without certificates";
+    Gauge "client_authority_expiry_seconds" "annulet_certificate_expiry_timestamp_seconds" Seconds
+        ["certificate" = "client_authority"]:
+        "end of a certificate's validity, since 1970; 0 without certificates";
+    Gauge "revocation_list_update_seconds" "annulet_revocation_list_update_timestamp_seconds" Seconds:
+        "time until which the first revocation list is to be followed by another, since 1970; 0 without lists";
     Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "get"]:
         "time from the begin of a request to its answer; of an index query to its first answer";
     Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "put"]:

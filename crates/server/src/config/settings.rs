@@ -139,6 +139,8 @@ settings! {
     tls_key: Option<PathBuf> { "" => None } = None;
     /// Certificate of the authority of clients' certificates; a client may do without one
     tls_client_ca: Option<PathBuf> { "" => None } = None;
+    /// Revocation lists of that authority; a file has one or several
+    tls_client_crl: Vec<PathBuf> as "FILE,..." = Vec::new();
     /// More names of this node in HTTP's Host header, for browsers and for proxies before a loopback address
     http_host: Vec<HostName> = Vec::new();
     /// Serve clients beyond this machine although security is not on: all who reach the ports read, write and administer

@@ -92,6 +92,15 @@ fn options_of_tls_for_clients_need_one_another() {
         refused(&[("tls_client_ca", "ca.pem")], &[], ""),
         "--tls-client-ca: needs tls_cert and tls_key"
     );
+    assert_eq!(
+        refused(&[("tls_client_crl", "a.crl")], &[], ""),
+        "--tls-client-crl: needs tls_cert and tls_key"
+    );
+    let tls = [("tls_cert", "a.pem"), ("tls_key", "a.key"), ("tls_client_crl", "a.crl,b.crl")];
+    assert_eq!(
+        refused(&tls, &[], ""),
+        "--tls-client-crl: needs tls_client_ca, the authority that the lists are of"
+    );
     assert_eq!(refused(&[("https_listen", "h:1")], &[], ""), "--https-listen: needs tls_cert and tls_key");
 }
 
@@ -100,7 +109,7 @@ fn what_is_wrong_is_refused_where_it_stands() {
     assert_eq!(
         refused(&[], &[], "name = 'a@b'\n\nsharts = 3\n"),
         "a.toml:3: unknown key \"sharts\"; did you mean shards?; the keys are data, pb_listen, http_listen, \
-         https_listen, tls_cert, tls_key, tls_client_ca, http_host, insecure, name, ring_size, shards, \
+         https_listen, tls_cert, tls_key, tls_client_ca, tls_client_crl, http_host, insecure, name, ring_size, shards, \
          backend, type_backends, durability, sync_interval, read_form, delete_mode, anti_entropy, tree_rebuild, \
          tree_rebuild_check, tree_rebuild_turns, compression, compress_at, zstd_level, memory, memtable, block_cache, \
          space_target, disk_reserve, scrub_period, waste_retention, backup_dir, connections_max, \

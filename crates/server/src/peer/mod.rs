@@ -56,7 +56,7 @@ pub(crate) use rest_tests::local as test_local;
 pub use roster::Roster;
 #[cfg(test)]
 pub(crate) use tests::test_tls;
-pub(crate) use tls::{Tls, certificates};
+pub(crate) use tls::{Tls, certificates, end_of_validity};
 
 use crate::config::Member;
 use crate::membership;
@@ -161,6 +161,11 @@ impl Peers {
     /// The ends of the validity of this node's certificates.
     pub fn expiry(&self) -> CertificateExpiry {
         self.tls.expiry()
+    }
+
+    /// TLS with other nodes.
+    pub(crate) fn tls(&self) -> &Tls {
+        &self.tls
     }
 
     /// The members now.

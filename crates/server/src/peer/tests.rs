@@ -107,24 +107,46 @@ fn files_that_do_not_belong_together_are_told() {
     assert!(text.contains("none.pem: "), "{text}");
 }
 
+/// Both ends of a link.
+async fn linked(opener: &Tls, acceptor: &Tls) -> (Option<Channel>, Option<Channel>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let open = async {
+        let tcp = TcpStream::connect(address).await.unwrap();
+        let mut channel = Channel::new(tcp, opener.open("a@b").unwrap());
+        channel.handshake(&mut BytesMut::new()).await.ok().map(|()| channel)
+    };
+    let accept = async {
+        let mut channel = Channel::new(listener.accept().await.unwrap().0, acceptor.accept().unwrap());
+        channel.handshake(&mut BytesMut::new()).await.ok().map(|()| channel)
+    };
+    tokio::join!(open, accept)
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn certificates_are_read_again() {
+    let (first, second) = (Folder::new("a@b"), Folder::new("a@b"));
+    let (tls, other) = (first.load("a@b").unwrap(), second.load("a@b").unwrap());
+    assert!(linked(&tls, &other).await.1.is_none(), "another authority");
+    std::fs::copy(second.path("n.pem"), first.path("n.pem")).unwrap();
+    let told = tls.read_again().map(drop).unwrap_err().to_string();
+    assert!(told.contains("n.pem: not of this certificate authority"), "{told}");
+
+    for name in ["ca.pem", "n.key"] {
+        std::fs::copy(second.path(name), first.path(name)).unwrap();
+    }
+    let ends = tls.read_again().unwrap();
+    assert!(linked(&tls, &other).await.1.is_none(), "nothing is in force before it is replaced");
+    tls.replace(ends);
+    assert!(linked(&tls, &other).await.1.is_some() && linked(&other, &tls).await.1.is_some());
+}
+
 #[tokio::test(flavor = "current_thread")]
 async fn what_is_written_is_read_whatever_the_pieces() {
     let folder = Folder::new("a@b");
     let tls = folder.load("a@b").unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let opener = async {
-        let tcp = TcpStream::connect(address).await.unwrap();
-        let mut channel = Channel::new(tcp, tls.open("a@b").unwrap());
-        channel.handshake(&mut BytesMut::new()).await.unwrap();
-        channel
-    };
-    let acceptor = async {
-        let mut channel = Channel::new(listener.accept().await.unwrap().0, tls.accept().unwrap());
-        channel.handshake(&mut BytesMut::new()).await.unwrap();
-        channel
-    };
-    let (mut opener, mut acceptor) = tokio::join!(opener, acceptor);
+    let (opener, acceptor) = linked(&tls, &tls).await;
+    let (mut opener, mut acceptor) = (opener.unwrap(), acceptor.unwrap());
     assert!(acceptor.certificate().is_some_and(|certificate| stands_for(certificate, "a@b")));
 
     let mut rng = SplitMix64::new(1);

@@ -6,6 +6,8 @@
 //! names the node that it claims to be. A newcomer knows an address only: it is content with any node of the authority
 //! ([`AnyNode`]), as whoever has a certificate of it can make members anyway.
 //!
+//! The files are read again on request ([`Tls::read_again`]): new links go by the new certificates, open ones stay.
+//!
 //! Sessions are not resumed: a link is opened once and lives long, and without tickets the acceptor never writes to
 //! an opener that does not read.
 
@@ -25,7 +27,7 @@ use rustls::{
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -72,8 +74,23 @@ pub(super) fn stands_for(certificate: &CertificateDer<'_>, node: &str) -> bool {
     parsed.is_ok_and(|parsed| verify_server_name(&parsed, &server_name(node)).is_ok())
 }
 
-/// Both ends of connections to other nodes.
+/// Both ends of connections to other nodes, by the certificates in force.
 pub(crate) struct Tls {
+    files: PeerFiles,
+    ends: RwLock<Arc<LinkEnds>>,
+}
+
+/// The files of a node's TLS with other nodes.
+struct PeerFiles {
+    ca: PathBuf,
+    cert: PathBuf,
+    key: PathBuf,
+    /// The node that the certificate names.
+    node: String,
+}
+
+/// Both ends of connections, by certificates that were read together.
+pub(crate) struct LinkEnds {
     client: Arc<ClientConfig>,
     /// For a node of which only the address is known.
     newcomer: Arc<ClientConfig>,
@@ -107,13 +124,61 @@ impl CertificateExpiry {
     }
 }
 
-fn end_of_validity(certificate: &CertificateDer<'_>) -> i64 {
+/// The end of a certificate's validity, in seconds since 1970; 0 of one that cannot be read.
+pub(crate) fn end_of_validity(certificate: &CertificateDer<'_>) -> i64 {
     X509Certificate::from_der(certificate).map_or(0, |(_, parsed)| parsed.validity().not_after.timestamp())
 }
 
 impl Tls {
     /// Reads the files, and checks that they are of use for `node`.
     pub(crate) fn load(ca: &Path, cert: &Path, key: &Path, node: &str) -> Result<Tls, TlsError> {
+        let [ca, cert, key] = [ca, cert, key].map(Path::to_path_buf);
+        let files = PeerFiles { ca, cert, key, node: node.to_owned() };
+        let ends = RwLock::new(Arc::new(LinkEnds::read(&files)?));
+        Ok(Tls { files, ends })
+    }
+
+    /// Reads the files again, with the same checks. Nothing is in force before [`Tls::replace`].
+    pub(crate) fn read_again(&self) -> Result<LinkEnds, TlsError> {
+        LinkEnds::read(&self.files)
+    }
+
+    /// Has connections go by these from now on. Those that are open stay.
+    pub(crate) fn replace(&self, ends: LinkEnds) {
+        *self.ends.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ends);
+    }
+
+    /// The ends of the validity of its certificates.
+    pub(crate) fn expiry(&self) -> CertificateExpiry {
+        self.ends().expiry
+    }
+
+    /// The opener's end of a connection to some node of the cluster.
+    pub(super) fn open_to_any(&self) -> Result<Connection, rustls::Error> {
+        // The name is not looked at.
+        let connection = ClientConnection::new(Arc::clone(&self.ends().newcomer), server_name("any@any"))?;
+        Ok(connection.into())
+    }
+
+    /// The opener's end of a connection to `node`.
+    pub(super) fn open(&self, node: &str) -> Result<Connection, rustls::Error> {
+        let mut connection = ClientConnection::new(Arc::clone(&self.ends().client), server_name(node))?;
+        connection.set_buffer_limit(None);
+        Ok(connection.into())
+    }
+
+    /// The acceptor's end of a connection.
+    pub(super) fn accept(&self) -> Result<Connection, rustls::Error> {
+        Ok(ServerConnection::new(Arc::clone(&self.ends().server))?.into())
+    }
+
+    fn ends(&self) -> Arc<LinkEnds> {
+        Arc::clone(&self.ends.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl LinkEnds {
+    fn read(PeerFiles { ca, cert, key, node }: &PeerFiles) -> Result<LinkEnds, TlsError> {
         let provider = Arc::new(provider());
         let mut roots = RootCertStore::empty();
         let authorities = certificates(ca)?;
@@ -150,31 +215,7 @@ impl Tls {
         server.send_tls13_tickets = 0;
         server.session_storage = Arc::new(NoServerSessionStorage {});
         let (client, newcomer, server) = (Arc::new(client), Arc::new(newcomer), Arc::new(server));
-        Ok(Tls { client, newcomer, server, expiry })
-    }
-
-    /// The ends of the validity of its certificates.
-    pub(crate) fn expiry(&self) -> CertificateExpiry {
-        self.expiry
-    }
-
-    /// The opener's end of a connection to some node of the cluster.
-    pub(super) fn open_to_any(&self) -> Result<Connection, rustls::Error> {
-        // The name is not looked at.
-        let connection = ClientConnection::new(Arc::clone(&self.newcomer), server_name("any@any"))?;
-        Ok(connection.into())
-    }
-
-    /// The opener's end of a connection to `node`.
-    pub(super) fn open(&self, node: &str) -> Result<Connection, rustls::Error> {
-        let mut connection = ClientConnection::new(Arc::clone(&self.client), server_name(node))?;
-        connection.set_buffer_limit(None);
-        Ok(connection.into())
-    }
-
-    /// The acceptor's end of a connection.
-    pub(super) fn accept(&self) -> Result<Connection, rustls::Error> {
-        Ok(ServerConnection::new(Arc::clone(&self.server))?.into())
+        Ok(LinkEnds { client, newcomer, server, expiry })
     }
 }
 

@@ -1,8 +1,9 @@
 //! The guard of a node's doors: the policy in force, TLS, logins, and their figures. All threads share it.
 
+use super::certificates::ClientCertificates;
 use super::logins::{Claim, Logins, Verdict};
 use super::policies::Policies;
-use super::tls::{ClientTls, certified_name};
+use super::tls::{ClientTlsExpiry, certified_name};
 use crate::connections::Patience;
 use crate::stream::Stream;
 use bytes::BytesMut;
@@ -27,7 +28,7 @@ const REFUSED_AFTER: Duration = Duration::from_secs(1);
 /// The guard of a node's doors.
 pub(crate) struct DoorGuard {
     policies: Arc<Policies>,
-    tls: Option<ClientTls>,
+    certificates: Option<ClientCertificates>,
     handshakes: Semaphore,
     logins: Logins,
     accepted: AtomicU64,
@@ -43,14 +44,20 @@ pub(crate) struct DoorFigures {
     security_logins_refused: u64,
     /// Requests in the permissive mode that would be refused if security were on.
     security_would_refuse: u64,
+    /// Of the certificates for clients that are in force.
+    #[serde(flatten)]
+    expiry: ClientTlsExpiry,
 }
 
 impl DoorGuard {
-    /// Goes by the policy in force. Without `tls` no client can log in.
-    pub(crate) fn new(policies: Arc<Policies>, tls: Option<ClientTls>) -> io::Result<DoorGuard> {
+    /// Goes by the policy and the certificates in force. Without certificates no client can log in.
+    pub(crate) fn new(
+        policies: Arc<Policies>,
+        certificates: Option<ClientCertificates>,
+    ) -> io::Result<DoorGuard> {
         Ok(DoorGuard {
             policies,
-            tls,
+            certificates,
             handshakes: Semaphore::new(HANDSHAKES_MAX),
             logins: Logins::start()?,
             accepted: AtomicU64::default(),
@@ -61,7 +68,29 @@ impl DoorGuard {
 
     /// Whether the node has a certificate for clients.
     pub(crate) fn has_tls(&self) -> bool {
-        self.tls.is_some()
+        self.certificates.is_some()
+    }
+
+    /// The certificates for clients.
+    pub(crate) fn certificates(&self) -> Option<&ClientCertificates> {
+        self.certificates.as_ref()
+    }
+
+    /// Has a connection under TLS go by the certificates in force.
+    ///
+    /// # Errors
+    /// The client's certificate is not valid any more, so that nothing of the connection may count.
+    #[inline]
+    pub(crate) fn verify_again(&self, stream: &mut Stream) -> io::Result<()> {
+        let Some((tls, certificates)) = stream.tls().zip(self.certificates()) else { return Ok(()) };
+        if stream.generation() == certificates.generation() {
+            return Ok(());
+        }
+        let generation = certificates.verify_again(tls).map_err(|error| {
+            io::Error::new(io::ErrorKind::PermissionDenied, format!("the client's certificate: {error}"))
+        })?;
+        stream.set_generation(generation);
+        Ok(())
     }
 
     /// Has a connection go by the policy in force.
@@ -91,10 +120,12 @@ impl DoorGuard {
         patience: &Patience,
     ) -> io::Result<()> {
         assert!(input.is_empty(), "plaintext is no part of the encrypted stream");
-        let tls = self.tls.as_ref().expect("a door under TLS has a certificate");
+        let certificates = self.certificates.as_ref().expect("a door under TLS has a certificate");
         patience.begin_until(patience.now() + HANDSHAKE_MAX);
         let _permit = self.handshakes.acquire().await.map_err(io::Error::other)?;
-        stream.secure(tls.accept().map_err(io::Error::other)?);
+        let (tls, generation) = certificates.accept().map_err(io::Error::other)?;
+        stream.secure(tls);
+        stream.set_generation(generation);
         stream.handshake(input).await?;
         patience.end();
         Ok(())
@@ -146,6 +177,7 @@ impl DoorGuard {
             security_logins: read(&self.accepted),
             security_logins_refused: read(&self.refused),
             security_would_refuse: read(&self.would_refuse),
+            expiry: self.certificates().map(ClientCertificates::expiry).unwrap_or_default(),
         }
     }
 }

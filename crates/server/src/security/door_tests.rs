@@ -1,10 +1,12 @@
 //! The doors with a policy in force, by clients over real sockets.
 
+use super::certificates::ClientCertificates;
 use super::door::DoorGuard;
 use super::hashing::Hashing;
 use super::password::{SALT_BYTES, hash};
 use super::policies::Policies;
-use super::tls::ClientTls;
+use super::reload::reload;
+use super::tls::ClientFiles;
 use super::tls::tests::Certificates;
 use crate::backup::Backups;
 use crate::compact::Compactions;
@@ -62,8 +64,19 @@ fn with_doors(
     policies: &Arc<Policies>,
     client: impl FnOnce(Doors) + Send + 'static,
 ) -> Arc<DoorGuard> {
-    let tls = ClientTls::load(&certificates.files(true)).unwrap();
-    let guard = Arc::new(DoorGuard::new(Arc::clone(policies), Some(tls)).unwrap());
+    let guard = guard(certificates.files(true), policies);
+    serve_at_doors(&guard, client);
+    guard
+}
+
+/// The guard of doors with these files.
+fn guard(files: ClientFiles, policies: &Arc<Policies>) -> Arc<DoorGuard> {
+    let certificates = ClientCertificates::load(files, None).unwrap();
+    Arc::new(DoorGuard::new(Arc::clone(policies), Some(certificates)).unwrap())
+}
+
+/// Serves connections at doors of this guard while `client` talks to them.
+fn serve_at_doors(guard: &Arc<DoorGuard>, client: impl FnOnce(Doors) + Send + 'static) {
     let data = tempfile::tempdir().unwrap();
     let listeners: [std::net::TcpListener; 3] = std::array::from_fn(|_| {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -74,7 +87,7 @@ fn with_doors(
     let client = std::thread::spawn(move || client(Doors { pb, http, https }));
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let shared = Arc::clone(&guard);
+    let shared = Arc::clone(guard);
     LocalSet::new().block_on(&runtime, async move {
         let (membership, _inbox) = membership::queue(1);
         let local = test_local(data.path(), membership.clone());
@@ -107,7 +120,6 @@ fn with_doors(
         }
         tokio::task::spawn_blocking(move || client.join().unwrap()).await.unwrap();
     });
-    guard
 }
 
 /// What a door of HTTP has of the node: here, of one that answers no question.
@@ -312,4 +324,89 @@ fn each_request_by_https_logs_in() {
     });
     let told = serde_json::to_value(guard.figures()).unwrap();
     assert_eq!((&told["security_logins"], &told["security_logins_refused"]), (&2.into(), &3.into()));
+}
+
+/// Has the guard read its files again.
+fn reload_now(guard: &Arc<DoorGuard>) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let reloaded = runtime.block_on(reload(Arc::clone(guard), None));
+    reloaded.map(drop).map_err(|error| error.to_string())
+}
+
+/// The node's certificate, as a client sees it.
+fn certificate_of_node(stream: &StreamOwned<ClientConnection, TcpStream>) -> Vec<u8> {
+    stream.conn.peer_certificates().unwrap()[0].to_vec()
+}
+
+#[test]
+fn certificates_are_reloaded_all_or_none() {
+    let certificates = Arc::new(Certificates::new());
+    let policies = Arc::new(Policies::new());
+    let guard = guard(certificates.files(true), &policies);
+    let (given, shared) = (Arc::clone(&certificates), Arc::clone(&guard));
+    serve_at_doors(&guard, move |Doors { pb: address, .. }| {
+        let mut open = secured(&given, None, address);
+        assert_eq!(ask(&mut open, codes::PING_REQ, b""), PONG);
+        let first = certificate_of_node(&open);
+
+        let key = std::fs::read(given.path("node.key")).unwrap();
+        given.issue("node", "localhost", None);
+        let new_key = std::fs::read(given.path("node.key")).unwrap();
+        std::fs::write(given.path("node.key"), key).unwrap();
+        let told = reload_now(&shared).unwrap_err();
+        assert!(
+            told.contains("node.key: ") && told.ends_with("the certificates stay as they were"),
+            "{told}"
+        );
+        let mut stream = secured(&given, None, address);
+        assert_eq!(ask(&mut stream, codes::PING_REQ, b""), PONG);
+        assert_eq!(certificate_of_node(&stream), first, "the old one is in force");
+
+        std::fs::write(given.path("node.key"), new_key).unwrap();
+        reload_now(&shared).unwrap();
+        let mut stream = secured(&given, None, address);
+        assert_eq!(ask(&mut stream, codes::PING_REQ, b""), PONG);
+        assert_ne!(certificate_of_node(&stream), first);
+        assert_eq!(ask(&mut open, codes::PING_REQ, b""), PONG, "an open connection stays");
+    });
+}
+
+#[test]
+fn a_revoked_certificate_ends_its_connections() {
+    let certificates = Arc::new(Certificates::new());
+    for name in ["alice", "bob"] {
+        certificates.issue(name, name, Some(name));
+    }
+    certificates.revoke("list", &[]);
+    let policies = Arc::new(Policies::new());
+    let lines = ["add-user alice", "add-user bob", "add-source all 127.0.0.1/32 certificate", "enable"];
+    policies.publish(policy(1, &lines));
+    let guard = guard(certificates.files_with_list("list"), &policies);
+    let (given, shared) = (Arc::clone(&certificates), Arc::clone(&guard));
+    serve_at_doors(&guard, move |Doors { pb, https, .. }| {
+        let login = |name: &str| {
+            let mut stream = secured(&given, Some(name), pb);
+            assert_eq!(ask(&mut stream, codes::AUTH_REQ, &auth(name, "")).0, codes::AUTH_RESP);
+            stream
+        };
+        let [mut alice, mut bob] = ["alice", "bob"].map(login);
+        let mut by_http = given.client(Some("alice"), TcpStream::connect(https).unwrap());
+        assert!(ping(&mut by_http, "").starts_with("HTTP/1.1 200 "));
+
+        given.revoke("list", &["alice"]);
+        reload_now(&shared).unwrap();
+        assert_eq!(ask(&mut bob, codes::PING_REQ, b""), PONG);
+        let has_ended = |stream: &mut StreamOwned<ClientConnection, TcpStream>, request: &[u8]| {
+            let sent = stream.write_all(request).and_then(|()| stream.flush());
+            sent.is_err() || stream.read(&mut [0; 64]).map_or(true, |read| read == 0)
+        };
+        let get = "GET /ping HTTP/1.1\r\nHost: h\r\n\r\n".as_bytes();
+        assert!(has_ended(&mut alice, &[0, 0, 0, 1, codes::PING_REQ]));
+        assert!(has_ended(&mut by_http, get));
+        let mut again = secured(&given, Some("alice"), pb);
+        assert!(has_ended(&mut again, &[0, 0, 0, 1, codes::PING_REQ]), "no handshake");
+        let mut again = given.client(Some("alice"), TcpStream::connect(https).unwrap());
+        assert!(has_ended(&mut again, get));
+        assert_eq!(ask(&mut login("bob"), codes::PING_REQ, b""), PONG);
+    });
 }

@@ -6,10 +6,13 @@
 //! * [`DoorGuard`]: the part that the doors of all threads ask, and its figures.
 //! * `logins`: decisions on logins, on a thread of their own where a hash is needed; `failures` bounds guesses.
 //! * [`password`]: the verifier of a password, made and checked.
-//! * [`ClientTls`]: the node's end of TLS with clients, and the name in a client's certificate.
+//! * `tls`: the node's end of TLS with clients, and the name in a client's certificate; `revocation` has the lists
+//!   of those that do not count any more.
+//! * [`ClientCertificates`]: the one in force. [`reload`] replaces it, and the one between nodes.
 //!
 //! Decisions are of the crate `security`; this room has threads, time and hashes.
 
+mod certificates;
 mod door;
 #[cfg(test)]
 mod door_tests;
@@ -20,15 +23,19 @@ mod logins;
 mod page;
 pub(crate) mod password;
 mod policies;
+mod reload;
+mod revocation;
 mod tls;
 mod whoami;
 
+pub(crate) use self::certificates::ClientCertificates;
 pub(crate) use self::door::{DoorFigures, DoorGuard};
 pub(crate) use self::follower::PolicyFollower;
 pub(crate) use self::hashing::Hashing;
 pub(crate) use self::logins::Verdict;
 pub(crate) use self::page::answer;
 pub(crate) use self::policies::Policies;
+pub(crate) use self::reload::reload;
 pub use self::tls::{ClientFiles, certificate_user};
-pub(crate) use self::tls::{ClientTls, certified_name, check_apart};
+pub(crate) use self::tls::certified_name;
 pub(crate) use self::whoami::whoami;

@@ -4,14 +4,22 @@
 //! 2. The password is hashed. Nothing behind this step has it.
 //! 3. The membership's thread makes the change, or answers with a view.
 //! 4. A change is noted in the audit log, without the password.
+//!
+//! `reload` is no command of the policy: it reads the certificates of this node again.
 
-use super::Hashing;
+use super::reload::{self, reload};
+use super::{DoorGuard, Hashing};
 use crate::audit;
 use crate::membership::{Answered, Handle, PolicyCommand};
+use crate::peer::Peers;
 use crate::socket::ClientOrigin;
 use ::security::{Command, Mode};
 use bytes::Bytes;
 use serde::Deserialize;
+use std::sync::Arc;
+
+/// The words that read certificates again, which are of this node alone.
+const RELOAD: [&str; 1] = ["reload"];
 
 /// Bytes of a request: a source of a few thousand users fits.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -27,14 +35,24 @@ struct Asked {
 /// Answers a request of an operator.
 pub(crate) async fn answer(
     body: &Bytes,
-    (membership, hashing, has_tls): (&Handle, &Hashing, bool),
+    (membership, hashing): (&Handle, &Hashing),
+    (guard, peers): (&Arc<DoorGuard>, Option<&Arc<Peers>>),
     from: ClientOrigin,
 ) -> Answered {
-    let (asked, command) = match read(body) {
-        Ok(read) => read,
+    let asked = match read_asked(body) {
+        Ok(asked) => asked,
         Err(answered) => return answered,
     };
-    if command == Command::SetMode(Mode::On) && !has_tls {
+    if asked.words == RELOAD {
+        let answered = reload::answer(reload(Arc::clone(guard), peers.cloned()).await);
+        audit::note_security(&shown(&asked), from, answered.status);
+        return answered;
+    }
+    let command = match read_command(&asked) {
+        Ok(command) => command,
+        Err(answered) => return answered,
+    };
+    if command == Command::SetMode(Mode::On) && !guard.has_tls() {
         return Answered::wrong(
             409,
             "Security is not enabled: without --tls-cert no client could log in at this node",
@@ -58,19 +76,21 @@ pub(crate) async fn answer(
     answered
 }
 
-fn read(body: &Bytes) -> Result<(Asked, Command), Answered> {
+fn read_asked(body: &Bytes) -> Result<Asked, Answered> {
     if body.len() > BODY_BYTES_MAX {
         return Err(Answered::wrong(400, format!("the body has more than {BODY_BYTES_MAX} bytes")));
     }
-    let asked: Asked =
-        serde_json::from_slice(body).map_err(|error| Answered::wrong(400, format!("the body: {error}")))?;
+    serde_json::from_slice(body).map_err(|error| Answered::wrong(400, format!("the body: {error}")))
+}
+
+fn read_command(asked: &Asked) -> Result<Command, Answered> {
     let words: Vec<&str> = asked.words.iter().map(String::as_str).collect();
     let mut command = Command::parse(&words).map_err(|error| Answered::wrong(400, error))?;
     if let Some(password) = &asked.password {
         let password = Bytes::copy_from_slice(password.as_bytes());
         command.set_password(password).map_err(|error| Answered::wrong(400, error))?;
     }
-    Ok((asked, command))
+    Ok(command)
 }
 
 /// The words without the value of any option that may be a password.
@@ -91,14 +111,15 @@ mod tests {
 
     #[test]
     fn passwords_may_stand_among_the_words_or_beside_them() {
-        let password = |body: &'static str| {
-            let (_, command) = read(&Bytes::from_static(body.as_bytes())).unwrap();
+        let read = |body: &str| read_command(&read_asked(&Bytes::from(body.to_owned()))?);
+        let password = |body: &str| {
+            let command = read(body).unwrap();
             command.password().map(<[u8]>::to_vec)
         };
         assert_eq!(password(r#"{"words":["add-user","a","password=s"]}"#), Some(b"s".to_vec()));
         assert_eq!(password(r#"{"words":["add-user","a"],"password":"s"}"#), Some(b"s".to_vec()));
         assert_eq!(password(r#"{"words":["add-user","a"]}"#), None);
-        let error = |body: &str| read(&Bytes::from(body.to_owned())).map(drop).unwrap_err();
+        let error = |body: &str| read(body).map(drop).unwrap_err();
         for bad in [
             "",
             r#"{"words":[]}"#,

@@ -1,20 +1,26 @@
 //! TLS of the doors for clients.
 //!
+//! [`ClientTls`] is made of files that are read together. [`super::ClientCertificates`] replaces it as a whole when they
+//! are read again.
+//!
 //! The node shows its certificate. With an authority for clients it asks for theirs as well. A client may do without
 //! one: a certificate that is offered is verified, and one that is not of the authority ends the handshake.
 //!
 //! TLS 1.2 is spoken too, by suites with ephemeral keys and authenticated encryption alone, since clients of Riak are
-//! old. Sessions are resumed only without an authority: where certificates count, each handshake verifies one.
+//! old. Sessions are resumed only without an authority: where certificates count, each handshake verifies one. The
+//! sessions end with the certificate that they began under.
 
-use crate::peer::{TlsError, certificates};
+use super::revocation::{RevocationLists, read_lists};
+use crate::peer::{TlsError, certificates, end_of_validity};
 use rustls::crypto::ring::default_provider;
-use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use security::{Attribute, common_name};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -31,10 +37,28 @@ pub struct ClientFiles {
     pub key: PathBuf,
     /// The authority of clients' certificates.
     pub client_ca: Option<PathBuf>,
+    /// Lists of the certificates that this authority has revoked.
+    pub client_crls: Vec<PathBuf>,
 }
 
-/// The node's end of connections with clients.
-pub(crate) struct ClientTls(Arc<ServerConfig>);
+/// Ends of the validity of what a node has for its clients, in seconds since 1970; 0 if there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct ClientTlsExpiry {
+    /// Of the node's certificate.
+    client_port_expiry_seconds: i64,
+    /// Of the authority of clients' certificates; the first one of several.
+    client_authority_expiry_seconds: i64,
+    /// The time until which the first revocation list is to be followed by another.
+    revocation_list_update_seconds: i64,
+}
+
+/// The node's end of connections with clients, by files that were read together.
+pub(crate) struct ClientTls {
+    config: Arc<ServerConfig>,
+    /// Verifies certificates of clients; `None` without an authority of theirs.
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    expiry: ClientTlsExpiry,
+}
 
 impl ClientTls {
     /// Reads the files, and checks that the key is the certificate's.
@@ -43,29 +67,51 @@ impl ClientTls {
             |path: &Path, what: &dyn ToString| TlsError { path: path.to_path_buf(), what: what.to_string() };
         let chain = certificates(&files.cert)?;
         let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| wrong(&files.key, &error))?;
-        let verifier = files.client_ca.as_deref().map(verifier).transpose()?;
-        let has_verifier = verifier.is_some();
+        let authorities = files.client_ca.as_deref().map(certificates).transpose()?.unwrap_or_default();
+        let lists = read_lists(&files.client_crls, &authorities)?;
+        let expiry = ClientTlsExpiry {
+            client_port_expiry_seconds: end_of_validity(&chain[0]),
+            client_authority_expiry_seconds: authorities.iter().map(end_of_validity).min().unwrap_or(0),
+            revocation_list_update_seconds: lists.first_update(),
+        };
+        let verifier =
+            files.client_ca.as_deref().map(|path| verifier(path, authorities, lists)).transpose()?;
 
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(|error| wrong(&files.cert, &error))?;
-        let config = match verifier {
-            Some(verifier) => config.with_client_cert_verifier(verifier),
+        let config = match &verifier {
+            Some(verifier) => config.with_client_cert_verifier(Arc::clone(verifier)),
             None => config.with_no_client_auth(),
         };
         let mut config = config.with_single_cert(chain, key).map_err(|error| wrong(&files.key, &error))?;
-        if has_verifier {
+        if verifier.is_some() {
             config.send_tls13_tickets = 0;
             config.session_storage = Arc::new(NoServerSessionStorage {});
         } else {
             config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
         }
-        Ok(ClientTls(Arc::new(config)))
+        Ok(ClientTls { config: Arc::new(config), verifier, expiry })
+    }
+
+    /// The ends of the validity of its parts.
+    pub(crate) fn expiry(&self) -> ClientTlsExpiry {
+        self.expiry
+    }
+
+    /// Verifies the certificate that a client has shown, if it has shown one: also one that another [`ClientTls`] has
+    /// verified in the handshake.
+    pub(super) fn verify_again(&self, tls: &ServerConnection) -> Result<(), rustls::Error> {
+        let Some((verifier, chain)) = self.verifier.as_ref().zip(tls.peer_certificates()) else {
+            return Ok(());
+        };
+        let Some((own, between)) = chain.split_first() else { return Ok(()) };
+        verifier.verify_client_cert(own, between, UnixTime::now()).map(drop)
     }
 
     /// The node's end of a connection that was accepted.
     pub(crate) fn accept(&self) -> Result<ServerConnection, rustls::Error> {
-        ServerConnection::new(Arc::clone(&self.0))
+        ServerConnection::new(Arc::clone(&self.config))
     }
 }
 
@@ -84,14 +130,20 @@ pub(crate) fn check_apart(client_ca: &Path, peer_ca: &Path) -> Result<(), TlsErr
     }
 }
 
-/// Verifies certificates of clients that offer one.
-fn verifier(client_ca: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+/// Verifies certificates of clients that offer one. With lists, the status of each certificate of the chain is known from
+/// one of them.
+fn verifier(
+    client_ca: &Path,
+    authorities: Vec<CertificateDer<'static>>,
+    lists: RevocationLists,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let wrong = |what: &dyn ToString| TlsError { path: client_ca.to_path_buf(), what: what.to_string() };
     let mut roots = RootCertStore::empty();
-    for authority in certificates(client_ca)? {
+    for authority in authorities {
         roots.add(authority).map_err(|error| wrong(&error))?;
     }
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider()))
+        .with_crls(lists.into_ders())
         .allow_unauthenticated()
         .build()
         .map_err(|error| wrong(&error))
@@ -118,9 +170,12 @@ pub(crate) mod tests {
     use super::*;
     use crate::stream::Stream;
     use bytes::BytesMut;
-    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
+        KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+    };
     use rustls::pki_types::ServerName;
-    use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::CertificateDer};
+    use rustls::{ClientConfig, ClientConnection, StreamOwned};
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use tempfile::TempDir;
@@ -137,6 +192,7 @@ pub(crate) mod tests {
             let dir = tempfile::tempdir().unwrap();
             let mut authority = CertificateParams::default();
             authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
             let key = KeyPair::generate().unwrap();
             std::fs::write(dir.path().join("ca.pem"), authority.self_signed(&key).unwrap().pem()).unwrap();
             let certificates = Certificates { dir, issuer: Issuer::new(authority, key) };
@@ -157,13 +213,43 @@ pub(crate) mod tests {
             std::fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
         }
 
+        /// Writes the list of the authority to `NAME.crl`, with the certificates of `revoked`.
+        pub(crate) fn revoke(&self, name: &str, revoked: &[&str]) {
+            let revoked = revoked.iter().map(|name| {
+                let der = CertificateDer::from_pem_file(self.path(&format!("{name}.pem"))).unwrap();
+                let (_, parsed) = X509Certificate::from_der(&der).unwrap();
+                RevokedCertParams {
+                    serial_number: SerialNumber::from_slice(parsed.raw_serial()),
+                    revocation_time: date_time_ymd(2020, 1, 1),
+                    reason_code: None,
+                    invalidity_date: None,
+                }
+            });
+            let list = CertificateRevocationListParams {
+                this_update: date_time_ymd(2020, 1, 1),
+                next_update: date_time_ymd(2020, 2, 1),
+                crl_number: SerialNumber::from(1),
+                issuing_distribution_point: None,
+                revoked_certs: revoked.collect(),
+                key_identifier_method: KeyIdMethod::Sha256,
+            };
+            let list = list.signed_by(&self.issuer).unwrap().pem().unwrap();
+            std::fs::write(self.path(&format!("{name}.crl")), list).unwrap();
+        }
+
+        /// The files of a node that verifies its clients by the list of this name.
+        pub(crate) fn files_with_list(&self, name: &str) -> ClientFiles {
+            ClientFiles { client_crls: vec![self.path(&format!("{name}.crl"))], ..self.files(true) }
+        }
+
         pub(crate) fn path(&self, name: &str) -> PathBuf {
             self.dir.path().join(name)
         }
 
         pub(crate) fn files(&self, asks_clients: bool) -> ClientFiles {
             let client_ca = asks_clients.then(|| self.path("ca.pem"));
-            ClientFiles { cert: self.path("node.pem"), key: self.path("node.key"), client_ca }
+            let (cert, key) = (self.path("node.pem"), self.path("node.key"));
+            ClientFiles { cert, key, client_ca, client_crls: Vec::new() }
         }
 
         /// A client's end of a connection, with the certificate of `name`.
@@ -206,6 +292,36 @@ pub(crate) mod tests {
         assert!(of_other.contains("other.key: "), "{of_other}");
         let no_certificate = told(ClientFiles { cert: certificates.path("node.key"), ..good });
         assert!(no_certificate.contains("no certificate in this file"), "{no_certificate}");
+    }
+
+    #[test]
+    fn revocation_lists_are_of_the_authorities() {
+        let (own, other) = (Certificates::new(), Certificates::new());
+        own.revoke("own", &["node"]);
+        other.revoke("other", &[]);
+        let loaded = ClientTls::load(&own.files_with_list("own")).unwrap();
+        // The first of February 2020.
+        assert_eq!(loaded.expiry().revocation_list_update_seconds, 1_580_515_200);
+        assert!(loaded.expiry().client_port_expiry_seconds > 0);
+        assert_eq!(ClientTls::load(&own.files(true)).unwrap().expiry().revocation_list_update_seconds, 0);
+
+        let told = |client_crls: Vec<PathBuf>, client_ca: PathBuf| {
+            let files = ClientFiles { client_crls, client_ca: Some(client_ca), ..own.files(true) };
+            ClientTls::load(&files).err().expect("a list is wrong").to_string()
+        };
+        let ca = own.path("ca.pem");
+        let foreign = told(vec![other.path("other.crl")], ca.clone());
+        assert!(foreign.contains("other.crl: ") && foreign.contains("signed by no authority"), "{foreign}");
+        let none = told(vec![own.path("node.pem")], ca.clone());
+        assert!(none.contains("no revocation list in this file"), "{none}");
+        let both = [std::fs::read(&ca).unwrap(), std::fs::read(other.path("ca.pem")).unwrap()].concat();
+        std::fs::write(own.path("both.pem"), both).unwrap();
+        let unknown = told(vec![own.path("own.crl")], own.path("both.pem"));
+        assert!(unknown.contains("no list of"), "{unknown}");
+        let lists = vec![own.path("own.crl"), other.path("other.crl")];
+        let files =
+            ClientFiles { client_ca: Some(own.path("both.pem")), client_crls: lists, ..own.files(true) };
+        assert!(ClientTls::load(&files).is_ok());
     }
 
     #[test]
