@@ -8,8 +8,9 @@
 //! Invariant: plaintext that was read before a handshake is never taken for bytes of the encrypted stream. A caller of
 //! [`Stream::secure`] has nothing left in the input buffer.
 //!
-//! Left out: handshakes on threads of their own.
+//! The arithmetic of a handshake is done on threads of its own ([`HandshakeThreads`]).
 
+use crate::security::{HandshakeThreads, Piece};
 use crate::socket::{ClientOrigin, Socket, Unwaited};
 use bytes::BytesMut;
 use rustls::ServerConnection;
@@ -68,10 +69,6 @@ impl Stream {
     /// The client was verified under this generation of the certificates.
     pub fn set_generation(&mut self, generation: u64) {
         self.generation = generation;
-    }
-
-    fn is_handshaking(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
     /// Has small pieces sent at once.
@@ -139,23 +136,55 @@ impl Stream {
         Ok(())
     }
 
-    /// Does the handshake of TLS. What the client has sent right behind it is appended to `input`.
+    /// Waits until there may be something to read, or the connection has ended.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.socket.readable().await
+    }
+
+    /// Does the handshake of TLS, with its arithmetic on `threads`. `on_hello` is called once the client's whole hello has
+    /// come. What the client has sent right behind the handshake is appended to `input`.
     ///
     /// # Errors
     /// `UnexpectedEof` if the client ends the connection before.
-    pub async fn handshake(&mut self, input: &mut BytesMut) -> io::Result<()> {
+    pub(crate) async fn handshake(
+        &mut self,
+        input: &mut BytesMut,
+        threads: &HandshakeThreads,
+        on_hello: impl Fn(),
+    ) -> io::Result<()> {
+        let mut has_hello = false;
+        while let Some(tls) = &mut self.tls {
+            // A node has nothing to say before a hello.
+            if tls.wants_write() && !has_hello {
+                has_hello = true;
+                on_hello();
+            }
+            flush(&self.socket, tls).await?;
+            if !tls.is_handshaking() {
+                break;
+            }
+            let Some(cipher) = self.read_cipher().await? else {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            };
+            let tls = self.tls.take().expect("the connection is under TLS");
+            let (piece, result) = threads.take(Piece { tls, cipher, input: input.split() }).await?;
+            input.unsplit(piece.input);
+            let tls = self.tls.insert(piece.tls);
+            result.inspect_err(|_| tell_alert(&self.socket, tls))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for bytes off the socket; none at the connection's end.
+    async fn read_cipher(&self) -> io::Result<Option<Vec<u8>>> {
         loop {
-            if let Some(tls) = &mut self.tls {
-                flush(&self.socket, tls).await?;
-            }
-            if !self.is_handshaking() {
-                return Ok(());
-            }
             self.socket.readable().await?;
-            match self.try_read_buf(input) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-                Ok(_) | Err(_) => {}
+            let mut cipher = [0; CIPHER_BYTES];
+            match self.socket.try_read(&mut cipher) {
+                Ok(0) => return Ok(None),
+                Ok(read) => return Ok(Some(cipher[..read].to_vec())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
             }
         }
     }
@@ -205,16 +234,21 @@ fn try_decrypt(socket: &Socket, tls: &mut ServerConnection, input: &mut BytesMut
         return Ok(0);
     }
     let before = input.len();
-    let goes_on = decrypt(socket, tls, &cipher[..read], input)?;
+    let goes_on = decrypt(tls, &cipher[..read], input).inspect_err(|_| tell_alert(socket, tls))?;
     match input.len() - before {
         0 if goes_on => Err(io::ErrorKind::WouldBlock.into()),
         got => Ok(got),
     }
 }
 
-/// Decrypts `cipher` to the end of `input`. False once the client has ended its side.
-fn decrypt(
-    socket: &Socket,
+/// Tells the client why its bytes are not taken, if that can be had without waiting.
+fn tell_alert(socket: &Socket, tls: &mut ServerConnection) {
+    tls.write_tls(&mut Unwaited(socket)).ok();
+}
+
+/// Decrypts `cipher` to the end of `input`. False once the client has ended its side. After an error TLS has an alert for
+/// the client.
+pub(crate) fn decrypt(
     tls: &mut ServerConnection,
     mut cipher: &[u8],
     input: &mut BytesMut,
@@ -223,11 +257,8 @@ fn decrypt(
         if tls.read_tls(&mut cipher)? == 0 {
             return Ok(false);
         }
-        let state = tls.process_new_packets().map_err(|error| {
-            // The client is told why, if that can be had without waiting.
-            tls.write_tls(&mut Unwaited(socket)).ok();
-            io::Error::new(io::ErrorKind::InvalidData, error)
-        })?;
+        let state = tls.process_new_packets();
+        let state = state.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let has_ended = state.peer_has_closed();
         let mut left = state.plaintext_bytes_to_read();
         input.reserve(left);

@@ -12,6 +12,8 @@ pub(super) const CLIENTS: &[Figure] = rows! {
     Counter "security_logins_refused" "annulet_logins_refused" Count: "logins of clients that were refused";
     Counter "security_would_refuse" "annulet_would_refuse" Count:
         "requests in the permissive mode that would be refused if security were on";
+    Counter "security_handshakes_dropped" "annulet_handshakes_dropped" Count:
+        "handshakes of TLS that were given up for others, as too many were under way";
     Gauge "client_port_expiry_seconds" "annulet_certificate_expiry_timestamp_seconds" Seconds
         ["certificate" = "client_port"]:
         "end of a certificate's validity, since 1970; 0 without certificates";

@@ -1,6 +1,8 @@
 //! The guard of a node's doors: the policy in force, TLS, logins, and their figures. All threads share it.
 
 use super::certificates::ClientCertificates;
+use super::handshake_threads::HandshakeThreads;
+use super::handshake_turns::HandshakeTurns;
 use super::logins::{Claim, Logins, Verdict};
 use super::policies::Policies;
 use super::tls::{ClientTlsExpiry, certified_name};
@@ -13,14 +15,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 /// How long a handshake may take, its wait for others included: many round trips on any network.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
-
-/// Handshakes under way on the node: each holds some tens of kilobytes of a client that is not known yet.
-const HANDSHAKES_MAX: usize = 256;
 
 /// The time from a login to its refusal, for each reason: longer than a hash takes.
 const REFUSED_AFTER: Duration = Duration::from_secs(1);
@@ -29,7 +27,8 @@ const REFUSED_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct DoorGuard {
     policies: Arc<Policies>,
     certificates: Option<ClientCertificates>,
-    handshakes: Semaphore,
+    handshakes: HandshakeTurns,
+    handshake_threads: HandshakeThreads,
     logins: Logins,
     accepted: AtomicU64,
     refused: AtomicU64,
@@ -44,6 +43,8 @@ pub(crate) struct DoorFigures {
     security_logins_refused: u64,
     /// Requests in the permissive mode that would be refused if security were on.
     security_would_refuse: u64,
+    /// Handshakes of TLS that were given up for others.
+    security_handshakes_dropped: u64,
     /// Of the certificates for clients that are in force.
     #[serde(flatten)]
     expiry: ClientTlsExpiry,
@@ -58,7 +59,8 @@ impl DoorGuard {
         Ok(DoorGuard {
             policies,
             certificates,
-            handshakes: Semaphore::new(HANDSHAKES_MAX),
+            handshakes: HandshakeTurns::default(),
+            handshake_threads: HandshakeThreads::start()?,
             logins: Logins::start()?,
             accepted: AtomicU64::default(),
             refused: AtomicU64::default(),
@@ -122,11 +124,17 @@ impl DoorGuard {
         assert!(input.is_empty(), "plaintext is no part of the encrypted stream");
         let certificates = self.certificates.as_ref().expect("a door under TLS has a certificate");
         patience.begin_until(patience.now() + HANDSHAKE_MAX);
-        let _permit = self.handshakes.acquire().await.map_err(io::Error::other)?;
+        // A client that says nothing has no part in the places of the others.
+        stream.readable().await?;
+        let (turn, mut words) = self.handshakes.arrive(stream.peer_addr()?.ip());
+        words.begin().await?;
         let (tls, generation) = certificates.accept().map_err(io::Error::other)?;
         stream.secure(tls);
         stream.set_generation(generation);
-        stream.handshake(input).await?;
+        tokio::select! {
+            done = stream.handshake(input, &self.handshake_threads, || turn.note_hello()) => done?,
+            error = words.given_up() => return Err(error),
+        }
         patience.end();
         Ok(())
     }
@@ -177,6 +185,7 @@ impl DoorGuard {
             security_logins: read(&self.accepted),
             security_logins_refused: read(&self.refused),
             security_would_refuse: read(&self.would_refuse),
+            security_handshakes_dropped: self.handshakes.dropped(),
             expiry: self.certificates().map(ClientCertificates::expiry).unwrap_or_default(),
         }
     }

@@ -410,3 +410,24 @@ fn a_revoked_certificate_ends_its_connections() {
         assert_eq!(ask(&mut login("bob"), codes::PING_REQ, b""), PONG);
     });
 }
+
+#[test]
+fn half_open_handshakes_keep_nobody_out() {
+    let certificates = Arc::new(Certificates::new());
+    let given = Arc::clone(&certificates);
+    let guard = with_doors(&certificates, &Arc::new(Policies::new()), move |Doors { https, .. }| {
+        // The first bytes of a hello, and no more: all of them from the address of the client that follows.
+        let half_open = || {
+            let mut tcp = TcpStream::connect(https).unwrap();
+            tcp.write_all(&[22, 3, 1]).unwrap();
+            tcp
+        };
+        let held: Vec<TcpStream> = (0..300).map(|_| half_open()).collect();
+        let silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(https).unwrap()).collect();
+        let mut stream = given.client(None, TcpStream::connect(https).unwrap());
+        assert!(ping(&mut stream, "").starts_with("HTTP/1.1 200 "));
+        drop((held, silent));
+    });
+    let told = serde_json::to_value(guard.figures()).unwrap();
+    assert!(told["security_handshakes_dropped"].as_u64().unwrap() > 0, "{told}");
+}

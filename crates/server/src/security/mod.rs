@@ -5,6 +5,7 @@
 //! * [`answer`]: commands of operators. [`whoami`]: the user of a request. [`Hashing`]: the hashes of new passwords.
 //! * [`DoorGuard`]: the part that the doors of all threads ask, and its figures.
 //! * `logins`: decisions on logins, on a thread of their own where a hash is needed; `failures` bounds guesses.
+//! * `handshakes`: places of handshakes of TLS, `handshake_turns` for all threads; [`HandshakeThreads`]: their arithmetic.
 //! * [`password`]: the verifier of a password, made and checked.
 //! * `tls`: the node's end of TLS with clients, and the name in a client's certificate; `revocation` has the lists
 //!   of those that do not count any more.
@@ -18,6 +19,9 @@ mod door;
 mod door_tests;
 mod failures;
 mod follower;
+mod handshake_threads;
+mod handshake_turns;
+mod handshakes;
 mod hashing;
 mod logins;
 mod page;
@@ -31,6 +35,7 @@ mod whoami;
 pub(crate) use self::certificates::ClientCertificates;
 pub(crate) use self::door::{DoorFigures, DoorGuard};
 pub(crate) use self::follower::PolicyFollower;
+pub(crate) use self::handshake_threads::{HandshakeThreads, Piece};
 pub(crate) use self::hashing::Hashing;
 pub(crate) use self::logins::Verdict;
 pub(crate) use self::page::answer;

@@ -167,6 +167,7 @@ pub fn certificate_user(certificate: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::HandshakeThreads;
     use super::*;
     use crate::stream::Stream;
     use bytes::BytesMut;
@@ -360,7 +361,8 @@ pub(crate) mod tests {
             let mut stream = Stream::plain(tokio::net::TcpStream::from_std(tcp).unwrap());
             stream.secure(tls.accept().unwrap());
             let mut input = BytesMut::new();
-            stream.handshake(&mut input).await.unwrap();
+            let threads = HandshakeThreads::start().unwrap();
+            stream.handshake(&mut input, &threads, || ()).await.unwrap();
             let name = stream.tls().and_then(certified_name);
             while input.len() < bytes {
                 assert_ne!(stream.read_buf(&mut input).await.unwrap(), 0);
