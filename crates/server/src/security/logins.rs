@@ -3,7 +3,8 @@
 //! 1. The policy accepts a login, refuses it, or names the credential that the password must fit.
 //! 2. A success of the last [`REMEMBERED`] with the same address, user, password and credential is taken as it is. What
 //!    is remembered is a keyed digest, whose key is new at each start.
-//! 3. An origin with too many failures ([`Failures`]) is refused.
+//! 3. An origin with too many failures ([`Failures`]) is refused. Failures of the user count for nothing at an address
+//!    where the user has logged in lately ([`FamiliarAddresses`]).
 //! 4. The thread verifies the password. A login that the policy has refused costs the same hash, of a verifier that
 //!    nobody has.
 //!
@@ -13,6 +14,7 @@
 //! Left out: a refusal tells no reason to the client; the log has it at level debug.
 
 use super::failures::{Failures, Origin};
+use super::familiar::FamiliarAddresses;
 use super::password::{SALT_BYTES, fits, hash, secret_bytes};
 use base::{Clock, FastMap, Monotonic};
 use os::OsClock;
@@ -75,6 +77,7 @@ struct Known {
     /// Successes, and the time until which each is remembered.
     accepted: FastMap<Digest, Monotonic>,
     failures: Failures,
+    familiar: FamiliarAddresses,
 }
 
 /// A password to be verified.
@@ -112,7 +115,9 @@ impl Logins {
             }
         };
         let origins = Origin::of(claim.address, claim.user);
-        if let Some(verdict) = self.known_verdict(&origins, credential.as_ref().map(|(_, digest)| digest)) {
+        if let Some(verdict) =
+            self.known_verdict(claim, &origins, credential.as_ref().map(|(_, digest)| digest))
+        {
             return verdict;
         }
 
@@ -120,21 +125,32 @@ impl Logins {
         if self.jobs.try_send(Job { password: password.to_vec(), credential, tell }).is_err() {
             return Verdict::Busy;
         }
-        if told.await.unwrap_or(false) {
+        let is_right = told.await.unwrap_or(false);
+        let (mut known, now) = (lock(&self.known), self.clock.now());
+        if is_right {
+            known.familiar.note(claim.user, claim.address, now);
             return Verdict::Accepted;
         }
-        let (mut known, now) = (lock(&self.known), self.clock.now());
         origins.into_iter().for_each(|origin| known.failures.note(origin, now));
         Verdict::Refused
     }
 
     /// The verdict that needs no hash.
-    fn known_verdict(&self, origins: &[Origin], digest: Option<&Digest>) -> Option<Verdict> {
+    fn known_verdict(
+        &self,
+        claim: Claim<'_>,
+        origins: &[Origin],
+        digest: Option<&Digest>,
+    ) -> Option<Verdict> {
         let (known, now) = (lock(&self.known), self.clock.now());
         if digest.is_some_and(|digest| known.has_accepted(digest, now)) {
             return Some(Verdict::Accepted);
         }
-        let is_over = origins.iter().any(|origin| known.failures.is_over(origin, now));
+        let is_over = origins.iter().any(|origin| match origin {
+            _ if !known.failures.is_over(origin, now) => false,
+            Origin::Address(_) => true,
+            Origin::User(_) => !known.familiar.has(claim.user, claim.address, now),
+        });
         is_over.then_some(Verdict::Refused)
     }
 
@@ -216,9 +232,18 @@ mod tests {
     use std::net::Ipv4Addr;
 
     fn ask(logins: &Logins, policy: &Policy, user: &str, password: &str) -> Verdict {
+        ask_from(logins, policy, Ipv4Addr::LOCALHOST, (user, password))
+    }
+
+    fn ask_from(
+        logins: &Logins,
+        policy: &Policy,
+        address: Ipv4Addr,
+        (user, password): (&str, &str),
+    ) -> Verdict {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let offer = Offer { password: Some(password.as_bytes()), certificate: None };
-        let claim = Claim { user: user.as_bytes(), offer, address: Ipv4Addr::LOCALHOST.into() };
+        let claim = Claim { user: user.as_bytes(), offer, address: address.into() };
         runtime.block_on(logins.verify(policy, claim))
     }
 
@@ -254,6 +279,24 @@ mod tests {
             assert_eq!(ask(&logins, &policy, user, "wrong"), Verdict::Refused);
         }
         assert_eq!(ask(&logins, &policy, "alice", "secret"), Verdict::Accepted, "it was remembered");
+    }
+
+    #[test]
+    fn guesses_from_elsewhere_do_not_slow_a_user_down() {
+        let logins = Logins::start().unwrap();
+        let lines = ["add-user alice password=secret", "add-source all 127.0.0.0/8 password", "enable"];
+        let first = policy(1, &lines);
+        let (home, strange) = (Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 2));
+        assert_eq!(ask_from(&logins, &first, home, ("alice", "secret")), Verdict::Accepted);
+        let later = logins.clock.now() + Duration::from_secs(60);
+        lock(&logins.known).failures.note(Origin::User(b"alice"[..].into()), later);
+        // Another credential: no success is remembered for it.
+        let other = policy(2, &["add-user alice password=other", lines[1], "enable"]);
+        assert_eq!(ask_from(&logins, &other, strange, ("alice", "other")), Verdict::Refused);
+        assert_eq!(ask_from(&logins, &other, home, ("alice", "other")), Verdict::Accepted);
+        lock(&logins.known).failures.note(Origin::Address(home.into()), later);
+        let again = policy(3, &["add-user alice password=other", lines[1], "enable"]);
+        assert_eq!(ask_from(&logins, &again, home, ("alice", "other")), Verdict::Refused, "it failed itself");
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! * [`PolicyFollower`]: the policy of the cluster's log, on its way there.
 //! * [`answer`]: commands of operators. [`whoami`]: the user of a request. [`Hashing`]: the hashes of new passwords.
 //! * [`DoorGuard`]: the part that the doors of all threads ask, and its figures.
-//! * `logins`: decisions on logins, on a thread of their own where a hash is needed; `failures` bounds guesses.
+//! * `logins`: decisions on logins, on a thread of their own where a hash is needed; `failures` bounds guesses,
+//!   `familiar` has the addresses at which guesses from elsewhere slow no user down.
 //! * `handshakes`: places of handshakes of TLS, `handshake_turns` for all threads; [`HandshakeThreads`]: their arithmetic.
 //! * [`password`]: the verifier of a password, made and checked.
 //! * `tls`: the node's end of TLS with clients, and the name in a client's certificate; `revocation` has the lists
@@ -18,6 +19,7 @@ mod door;
 #[cfg(test)]
 mod door_tests;
 mod failures;
+mod familiar;
 mod follower;
 mod handshake_threads;
 mod handshake_turns;
