@@ -40,6 +40,8 @@ pub struct Access {
     under_way: Option<KeptNeeds>,
     /// Requests that [`Mode::On`] would have refused, until they are taken.
     would_refuse: u64,
+    /// The last denial of a request of a user, until it is taken.
+    denied: Option<Box<Denied>>,
 }
 
 /// Why a request is refused. The text is Riak's for protocol buffers.
@@ -188,7 +190,11 @@ impl Access {
         }
         match self.mode {
             Mode::Off => Ok(()),
-            Mode::On => self.decide(needs),
+            Mode::On => self.decide(needs).inspect_err(|denied| {
+                if matches!(denied, Denied::Missing(_)) {
+                    self.denied = Some(Box::new(denied.clone()));
+                }
+            }),
             Mode::Permissive => {
                 self.would_refuse += u64::from(self.decide(needs).is_err());
                 Ok(())
@@ -199,6 +205,12 @@ impl Access {
     /// Takes the number of requests that [`Mode::On`] would have refused since the last call.
     pub fn take_would_refuse(&mut self) -> u64 {
         std::mem::take(&mut self.would_refuse)
+    }
+
+    /// Takes the denial of a request of a user since the last call, for the audit log.
+    #[inline]
+    pub fn take_denied(&mut self) -> Option<Box<Denied>> {
+        self.denied.take()
     }
 
     fn decide(&self, needs: Needs<'_>) -> Result<(), Denied> {
@@ -296,6 +308,8 @@ mod tests {
         assert!(matches!(denied, Err(Denied::Missing(_))));
         assert_eq!(access.renew(policy(6, &["enable"])), Ok(()), "it is told once");
         access.renew(policy(7, &ALICE_GETS)).unwrap();
+        assert!(matches!(access.take_denied().as_deref(), Some(Denied::Missing(_))));
+        assert_eq!(access.take_denied(), None);
         access.begin(get(), true).unwrap();
         access.end();
         assert_eq!(access.renew(policy(8, &["enable"])), Ok(()), "it has ended");

@@ -220,6 +220,7 @@ async fn converse(
                 continue;
             }
             Incoming::Close => {
+                wide.guard.note_refusals(session.access_mut(), stream);
                 note_change(&mut session, from, out.get(answered..));
                 send(stream, &mut out, patience).await?;
                 return hang_up(stream, patience).await;
@@ -266,7 +267,7 @@ async fn converse(
         }
         is_first = false;
         note_change(&mut session, from, out.get(answered..));
-        wide.guard.count_would_refuse(session.access_mut());
+        wide.guard.note_refusals(session.access_mut(), stream);
         if out.len() >= OUTPUT_BYTES_MAX {
             send(stream, &mut out, patience).await?;
             unsent.end();

@@ -137,6 +137,7 @@ async fn converse(
             }
             Incoming::Login(login) => log_in(stream, &mut session, &login, guard, &mut out).await?,
             Incoming::Close => {
+                guard.note_refusals(session.access_mut(), stream);
                 send(stream, &mut out, patience).await?;
                 return hang_up(stream, patience).await;
             }
@@ -163,7 +164,7 @@ async fn converse(
                 }
             }
         }
-        guard.count_would_refuse(session.access_mut());
+        guard.note_refusals(session.access_mut(), stream);
         if out.len() >= OUTPUT_BYTES_MAX {
             send(stream, &mut out, patience).await?;
             unsent.end();

@@ -300,6 +300,8 @@ impl Node {
                 let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
                 tokio::spawn(peer::serve(listener, doors, arrivals));
             }
+            let guard = Arc::clone(&common.guard);
+            tokio::spawn(async move { guard.audit().tell_suppressed().await });
             let reloads = reload_at(&mut hang_up, &common);
             tokio::select! {
                 () = reloads => {}

@@ -10,6 +10,9 @@ pub(super) const CLIENTS: &[Figure] = rows! {
     Counter "pbc_connects_total" "annulet_protobuf_connections_begun" Count: "connections by protocol buffers begun";
     Counter "security_logins" "annulet_logins" Count: "logins of clients that were verified";
     Counter "security_logins_refused" "annulet_logins_refused" Count: "logins of clients that were refused";
+    Counter "security_denied" "annulet_requests_denied" Count: "requests that the grants of their users do not cover";
+    Counter "security_audit_suppressed" "annulet_audit_lines_suppressed" Count:
+        "lines of the audit log that refused logins and requests did not get, as too many came from one network";
     Counter "security_would_refuse" "annulet_would_refuse" Count:
         "requests in the permissive mode that would be refused if security were on";
     Counter "security_handshakes_dropped" "annulet_handshakes_dropped" Count:

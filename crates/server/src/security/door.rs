@@ -1,5 +1,6 @@
 //! The guard of a node's doors: the policy in force, TLS, logins, and their figures. All threads share it.
 
+use super::audit_book::AuditBook;
 use super::certificates::ClientCertificates;
 use super::handshake_threads::HandshakeThreads;
 use super::handshake_turns::HandshakeTurns;
@@ -30,8 +31,10 @@ pub(crate) struct DoorGuard {
     handshakes: HandshakeTurns,
     handshake_threads: HandshakeThreads,
     logins: Logins,
+    audit: AuditBook,
     accepted: AtomicU64,
     refused: AtomicU64,
+    denied: AtomicU64,
     would_refuse: AtomicU64,
 }
 
@@ -41,6 +44,10 @@ pub(crate) struct DoorFigures {
     /// Logins that were verified, and those that were refused.
     security_logins: u64,
     security_logins_refused: u64,
+    /// Requests that the grants of their users do not cover.
+    security_denied: u64,
+    /// Lines of the audit log that logins and requests did not get, as too many were refused.
+    security_audit_suppressed: u64,
     /// Requests in the permissive mode that would be refused if security were on.
     security_would_refuse: u64,
     /// Handshakes of TLS that were given up for others.
@@ -62,10 +69,17 @@ impl DoorGuard {
             handshakes: HandshakeTurns::default(),
             handshake_threads: HandshakeThreads::start()?,
             logins: Logins::start()?,
+            audit: AuditBook::new(),
             accepted: AtomicU64::default(),
             refused: AtomicU64::default(),
+            denied: AtomicU64::default(),
             would_refuse: AtomicU64::default(),
         })
+    }
+
+    /// The audit log of logins and denials.
+    pub(crate) fn audit(&self) -> &AuditBook {
+        &self.audit
     }
 
     /// Whether the node has a certificate for clients.
@@ -157,9 +171,13 @@ impl DoorGuard {
         let offer = Offer { password, certificate: certificate.as_deref() };
         let verdict = self.logins.verify(policy, Claim { user, offer, address }).await;
         match verdict {
-            Verdict::Accepted => self.accepted.fetch_add(1, Ordering::Relaxed),
+            Verdict::Accepted => {
+                self.audit.note_login(user, address);
+                self.accepted.fetch_add(1, Ordering::Relaxed)
+            }
             Verdict::Busy => 0,
             Verdict::Refused => {
+                self.audit.note_refusal(user, address);
                 if policy.settings().mode == Mode::On {
                     refused_after.await;
                 }
@@ -169,9 +187,15 @@ impl DoorGuard {
         Ok(verdict)
     }
 
-    /// Counts the requests of a connection that security would refuse if it were on.
+    /// Notes the denials of a connection, and counts the requests that security would refuse if it were on.
     #[inline]
-    pub(crate) fn count_would_refuse(&self, access: &mut Access) {
+    pub(crate) fn note_refusals(&self, access: &mut Access, stream: &Stream) {
+        if let Some(denied) = access.take_denied()
+            && let Ok(address) = stream.peer_addr()
+        {
+            self.denied.fetch_add(1, Ordering::Relaxed);
+            self.audit.note_denial(&denied, address.ip());
+        }
         let count = access.take_would_refuse();
         if count > 0 {
             self.would_refuse.fetch_add(count, Ordering::Relaxed);
@@ -184,6 +208,8 @@ impl DoorGuard {
         DoorFigures {
             security_logins: read(&self.accepted),
             security_logins_refused: read(&self.refused),
+            security_denied: read(&self.denied),
+            security_audit_suppressed: self.audit.suppressed(),
             security_would_refuse: read(&self.would_refuse),
             security_handshakes_dropped: self.handshakes.dropped(),
             expiry: self.certificates().map(ClientCertificates::expiry).unwrap_or_default(),

@@ -230,6 +230,7 @@ fn a_client_starts_tls_and_logs_in_and_is_revoked() {
     });
     let told = serde_json::to_value(guard.figures()).unwrap();
     assert_eq!((&told["security_logins"], &told["security_logins_refused"]), (&1.into(), &2.into()));
+    assert_eq!(told["security_denied"], 1);
 }
 
 #[test]

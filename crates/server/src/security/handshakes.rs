@@ -145,7 +145,7 @@ impl Handshakes {
 }
 
 /// The network that an address counts for: the address, or the half of one of IPv6 that a network is given.
-fn network(address: IpAddr) -> IpAddr {
+pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & NETWORK_BITS).into(),

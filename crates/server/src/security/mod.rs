@@ -7,6 +7,7 @@
 //! * `logins`: decisions on logins, on a thread of their own where a hash is needed; `failures` bounds guesses,
 //!   `familiar` has the addresses at which guesses from elsewhere slow no user down.
 //! * `handshakes`: places of handshakes of TLS, `handshake_turns` for all threads; [`HandshakeThreads`]: their arithmetic.
+//! * `audit_book`: lines of the audit log about logins and denials; `audit_limits` bounds them.
 //! * [`password`]: the verifier of a password, made and checked.
 //! * `tls`: the node's end of TLS with clients, and the name in a client's certificate; `revocation` has the lists
 //!   of those that do not count any more.
@@ -14,6 +15,8 @@
 //!
 //! Decisions are of the crate `security`; this room has threads, time and hashes.
 
+mod audit_book;
+mod audit_limits;
 mod certificates;
 mod door;
 #[cfg(test)]
