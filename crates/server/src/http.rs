@@ -283,7 +283,7 @@ async fn log_in(
     (guard, patience): (&DoorGuard, &Patience),
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let proof = (&claim.user[..], claim.password.as_deref());
+    let proof = (&claim.user[..], claim.password.as_deref().map(Vec::as_slice));
     match guard.log_in(session.access(), proof, stream).await? {
         Verdict::Accepted => session.on_login(Some(&claim.user), patience.seconds(), out),
         Verdict::Refused => session.on_login(None, patience.seconds(), out),

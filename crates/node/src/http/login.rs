@@ -9,6 +9,7 @@ use protocol::http::{Framing, Head, Refused};
 use security::{Access, Denied, Mode};
 use std::borrow::Cow;
 use std::fmt;
+use zeroize::Zeroizing;
 
 use super::fault::Fault;
 use super::route::{Route, route};
@@ -17,13 +18,13 @@ use super::route::{Route, route};
 const PLAINTEXT: &str =
     "Security is enabled and Riak does not accept credentials over HTTP. Try HTTPS instead.";
 
-/// The login that a request offers. `Debug` does not show its password.
+/// The login that a request offers. `Debug` does not show its password, whose memory is overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The user's name.
     pub user: Vec<u8>,
     /// The password; `None` if the certificate of the connection names the user.
-    pub password: Option<Vec<u8>>,
+    pub password: Option<Zeroizing<Vec<u8>>>,
 }
 
 impl fmt::Debug for Claim {
@@ -78,9 +79,9 @@ fn basic(value: &[u8]) -> Option<Claim> {
     if !scheme.eq_ignore_ascii_case(b"Basic ") {
         return None;
     }
-    let text = BASE64_STANDARD.decode(encoded.trim_ascii()).ok()?;
+    let text = Zeroizing::new(BASE64_STANDARD.decode(encoded.trim_ascii()).ok()?);
     let colon = text.iter().position(|&byte| byte == b':')?;
-    Some(Claim { user: text[..colon].to_vec(), password: Some(text[colon + 1..].to_vec()) })
+    Some(Claim { user: text[..colon].to_vec(), password: Some(text[colon + 1..].to_vec().into()) })
 }
 
 /// The same refusal for a connection that ends with it.
@@ -111,7 +112,7 @@ mod tests {
     fn read(value: &str) -> Option<(String, String)> {
         let claim = basic(value.as_bytes())?;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Some((text(claim.user), text(claim.password.unwrap())))
+        Some((text(claim.user), text(claim.password.unwrap().to_vec())))
     }
 
     #[test]

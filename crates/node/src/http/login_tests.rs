@@ -147,7 +147,7 @@ fn a_certificate_names_the_user_unless_credentials_do() {
     assert!(step(&mut session, &mut BytesMut::new()).1.contains(" 401 "));
     assert_eq!(
         claimed(&mut session, &basic("bob:x")),
-        Claim { user: b"bob".to_vec(), password: Some(b"x".to_vec()) }
+        Claim { user: b"bob".to_vec(), password: Some(b"x".to_vec().into()) }
     );
 }
 

@@ -4,9 +4,9 @@
 
 use super::password::{self, secret_bytes};
 use ::security::Credential;
-use bytes::Bytes;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, oneshot};
+use zeroize::Zeroizing;
 
 /// Passwords that are hashed or wait for it: operators are few.
 const WAITING_MAX: usize = 32;
@@ -24,8 +24,8 @@ impl Hashing {
         Hashing { turn: Arc::new(Semaphore::new(1)), places: Arc::new(Semaphore::new(WAITING_MAX)) }
     }
 
-    /// The verifier of a password; `None` if too many wait, or no thread can be started.
-    pub(crate) async fn hash(&self, password: Bytes) -> Option<Credential> {
+    /// The verifier of a password, whose memory is overwritten; `None` if too many wait, or no thread can be started.
+    pub(crate) async fn hash(&self, password: Zeroizing<Vec<u8>>) -> Option<Credential> {
         let _place = self.places.try_acquire().ok()?;
         let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
         let (tell, told) = oneshot::channel();
@@ -49,7 +49,7 @@ mod tests {
     fn equal_passwords_have_different_verifiers() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let hashing = Hashing::new();
-        let hash = || runtime.block_on(hashing.hash(Bytes::from_static(b"secret"))).unwrap();
+        let hash = || runtime.block_on(hashing.hash(b"secret".to_vec().into())).unwrap();
         let (first, second) = (hash(), hash());
         assert_ne!(first, second);
         assert!(password::fits(b"secret", &first) && password::fits(b"secret", &second));

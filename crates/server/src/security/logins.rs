@@ -11,6 +11,8 @@
 //! Invariants: a changed password or source is in force for the next login, since the digest is over the credential
 //! that the policy in hand has named. No shard's thread makes a hash.
 //!
+//! The copy of a password that waits for the thread is overwritten after its use.
+//!
 //! Left out: a refusal tells no reason to the client; the log has it at level debug.
 
 use super::failures::{Failures, Origin};
@@ -26,6 +28,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use zeroize::Zeroizing;
 
 /// Time for which a success is remembered.
 const REMEMBERED: Duration = Duration::from_secs(60);
@@ -82,7 +85,8 @@ struct Known {
 
 /// A password to be verified.
 struct Job {
-    password: Vec<u8>,
+    /// Its memory is overwritten when it is dropped.
+    password: Zeroizing<Vec<u8>>,
     /// The credential and the digest of the login; `None` for one that is refused in any case.
     credential: Option<(Credential, Digest)>,
     tell: oneshot::Sender<bool>,
@@ -122,7 +126,7 @@ impl Logins {
         }
 
         let (tell, told) = oneshot::channel();
-        if self.jobs.try_send(Job { password: password.to_vec(), credential, tell }).is_err() {
+        if self.jobs.try_send(Job { password: password.to_vec().into(), credential, tell }).is_err() {
             return Verdict::Busy;
         }
         let is_right = told.await.unwrap_or(false);

@@ -17,6 +17,7 @@ use ::security::{Command, Mode};
 use bytes::Bytes;
 use serde::Deserialize;
 use std::sync::Arc;
+use zeroize::Zeroize;
 
 /// The words that read certificates again, which are of this node alone.
 const RELOAD: [&str; 1] = ["reload"];
@@ -24,12 +25,19 @@ const RELOAD: [&str; 1] = ["reload"];
 /// Bytes of a request: a source of a few thousand users fits.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// The body of a request.
+/// The body of a request. Its texts may have passwords: their memory is overwritten.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
     words: Vec<String>,
     password: Option<String>,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.words.zeroize();
+        self.password.zeroize();
+    }
 }
 
 /// Answers a request of an operator.
@@ -61,7 +69,7 @@ pub(crate) async fn answer(
     let is_view = matches!(command, Command::Print(_));
     let credential = match command.password() {
         None => Ok(None),
-        Some(password) => match hashing.hash(Bytes::copy_from_slice(password)).await {
+        Some(password) => match hashing.hash(password.to_vec().into()).await {
             None => Err(Answered::wrong(503, "too many passwords are hashed at once")),
             credential => Ok(credential),
         },
