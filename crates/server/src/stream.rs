@@ -142,7 +142,7 @@ impl Stream {
     }
 
     /// Does the handshake of TLS, with its arithmetic on `threads`. `on_hello` is called once the client's whole hello has
-    /// come. What the client has sent right behind the handshake is appended to `input`.
+    /// come. Bytes that the client has sent right behind the handshake are appended to `input`.
     ///
     /// # Errors
     /// `UnexpectedEof` if the client ends the connection before.

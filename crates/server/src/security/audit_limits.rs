@@ -41,7 +41,7 @@ pub(super) struct Suppressed {
 /// Times of the last lines of successes.
 type Successes = FastMap<(Box<[u8]>, IpAddr), Monotonic>;
 
-/// What had lines lately.
+/// The lines of late, as far as they bound further ones.
 #[derive(Default)]
 pub(super) struct AuditLimits {
     /// The younger half and the older one.

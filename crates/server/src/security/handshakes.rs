@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(network("::ffff:10.0.0.1".parse().unwrap()), network("10.0.0.1".parse().unwrap()));
     }
 
-    /// What the module says, in lists that are searched.
+    /// The same rules, in lists that are searched.
     #[derive(Default)]
     struct Model {
         under_way: Vec<(HandshakeId, IpAddr, bool)>,

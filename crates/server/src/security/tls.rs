@@ -41,7 +41,7 @@ pub struct ClientFiles {
     pub client_crls: Vec<PathBuf>,
 }
 
-/// Ends of the validity of what a node has for its clients, in seconds since 1970; 0 if there is none.
+/// Ends of the validity of certificates and lists for clients, in seconds since 1970; 0 if there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ClientTlsExpiry {
     /// Of the node's certificate.
