@@ -95,6 +95,22 @@ impl Socket {
         either!(self, it => it.readable().await)
     }
 
+    /// Waits until the client has sent something.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the client ends the connection before.
+    pub(crate) async fn first_byte(&self) -> io::Result<()> {
+        match self {
+            // The readiness of a socket may be a false alarm.
+            Socket::Tcp(tcp) => match tcp.peek(&mut [0]).await? {
+                0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                _ => Ok(()),
+            },
+            // It has no handshake that a false alarm would cost.
+            Socket::Local(local) => local.readable().await,
+        }
+    }
+
     /// Waits until some bytes can be written.
     pub(crate) async fn writable(&self) -> io::Result<()> {
         either!(self, it => it.writable().await)

@@ -136,9 +136,12 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits until there may be something to read, or the connection has ended.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.socket.readable().await
+    /// Waits until the client has sent something.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the client ends the connection before.
+    pub async fn first_byte(&self) -> io::Result<()> {
+        self.socket.first_byte().await
     }
 
     /// Does the handshake of TLS, with its arithmetic on `threads`. `on_hello` is called once the client's whole hello has

@@ -139,7 +139,7 @@ impl DoorGuard {
         let certificates = self.certificates.as_ref().expect("a door under TLS has a certificate");
         patience.begin_until(patience.now() + HANDSHAKE_MAX);
         // A client that says nothing has no part in the places of the others.
-        stream.readable().await?;
+        stream.first_byte().await?;
         let (turn, mut words) = self.handshakes.arrive(stream.peer_addr()?.ip());
         words.begin().await?;
         let (tls, generation) = certificates.accept().map_err(io::Error::other)?;

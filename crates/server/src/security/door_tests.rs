@@ -430,5 +430,7 @@ fn half_open_handshakes_keep_nobody_out() {
         drop((held, silent));
     });
     let told = serde_json::to_value(guard.figures()).unwrap();
-    assert!(told["security_handshakes_dropped"].as_u64().unwrap() > 0, "{told}");
+    // All but those of 16 places; the silent ones have none.
+    let dropped = told["security_handshakes_dropped"].as_u64().unwrap();
+    assert!((1..=301 - 16).contains(&dropped), "{told}");
 }

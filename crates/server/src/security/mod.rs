@@ -46,6 +46,6 @@ pub(crate) use self::logins::Verdict;
 pub(crate) use self::page::answer;
 pub(crate) use self::policies::Policies;
 pub(crate) use self::reload::reload;
-pub use self::tls::{ClientFiles, certificate_user};
 pub(crate) use self::tls::certified_name;
+pub use self::tls::{ClientFiles, certificate_user};
 pub(crate) use self::whoami::whoami;
