@@ -89,6 +89,10 @@ impl Clock for SimClock {
         let since = i64::try_from(self.local() / 1000).expect("microseconds of 64 bits of nanoseconds fit");
         Wall(u64::try_from(self.0.wall_base.load(Relaxed).saturating_add(since)).unwrap_or(0))
     }
+
+    fn lease(&self) -> Monotonic {
+        self.now()
+    }
 }
 
 #[cfg(test)]

@@ -40,6 +40,10 @@ impl Clock for HandClock {
     fn wall(&self) -> Wall {
         Wall(self.ms() * 1000)
     }
+
+    fn lease(&self) -> Monotonic {
+        self.now()
+    }
 }
 
 /// Real files, and a clock that is moved by hand.

@@ -45,6 +45,10 @@ impl Clock for Standing {
     fn wall(&self) -> Wall {
         Wall(1_700_000_000_000_000)
     }
+
+    fn lease(&self) -> Monotonic {
+        self.now()
+    }
 }
 
 /// Opens a store of `kind` in `folder`, or makes one.

@@ -63,6 +63,10 @@ impl Clock for HandClock {
     fn wall(&self) -> Wall {
         Wall(1_700_000_000_000_000 + self.0.load(Ordering::Relaxed) / 1_000)
     }
+
+    fn lease(&self) -> Monotonic {
+        self.now()
+    }
 }
 
 /// A ring that these nodes of the cluster own in turn.

@@ -29,6 +29,10 @@ impl Clock for Standing {
     fn wall(&self) -> Wall {
         Wall(1_700_000_000_000_000)
     }
+
+    fn lease(&self) -> Monotonic {
+        self.now()
+    }
 }
 
 /// A shard and a connection to it.

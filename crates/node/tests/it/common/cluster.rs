@@ -41,6 +41,10 @@ impl Clock for AheadClock {
     fn wall(&self) -> Wall {
         Wall(self.0.wall().0.saturating_add(self.1.load(Ordering::Relaxed)))
     }
+
+    fn lease(&self) -> Monotonic {
+        self.0.lease()
+    }
 }
 
 pub struct Cluster {

@@ -27,6 +27,10 @@ impl Clock for HandClock {
     fn wall(&self) -> Wall {
         Wall(1_000_000 + self.0.load(Ordering::Relaxed) / 1000)
     }
+
+    fn lease(&self) -> Monotonic {
+        self.now()
+    }
 }
 
 /// How a disk's reads are held up, or its writes fail.
