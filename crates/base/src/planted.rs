@@ -179,6 +179,8 @@ pub enum Planted {
     RenewedOneWay,
     /// A leader counts the promise of another life of a voter's process.
     LeaseAcrossLife,
+    /// A leader with a lease reads before it has applied all that is committed.
+    LeaseBehindCommit,
     /// A leader keeps its lease when it asks another voter to lead.
     LeaseAfterHandOver,
     /// A follower that takes over a higher term forgets the leader to which its promise holds.

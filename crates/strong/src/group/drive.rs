@@ -266,7 +266,11 @@ impl Group {
     /// A group's only voter wins at once, and the library demands that all its entries are written then.
     fn may_campaign(&self) -> bool {
         let is_alone = self.members().voters.len() == 1;
-        self.may_lead() && self.reaches_majority() && !(is_alone && self.outbox.has_writes())
+        let is_left_to_others = self.is_leaving() && !is_alone;
+        self.may_lead()
+            && self.reaches_majority()
+            && !is_left_to_others
+            && !(is_alone && self.outbox.has_writes())
     }
 
     /// Sets the timers by role.

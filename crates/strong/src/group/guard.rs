@@ -67,7 +67,7 @@ impl Group {
         if let Message::Resigned { term } = message {
             self.on_leases(from, process, &message, number);
             if term == self.term() && self.leader() == Some(from) {
-                self.timers.on_leaderless(term);
+                self.timers.on_resigned(term);
             }
             return;
         }
@@ -76,6 +76,7 @@ impl Group {
         }
         self.on_catch_up_answer(from, &message, now);
         if self.takes_beside(from, &message) {
+            self.note_led(from, &message);
             return self.on_leases(from, process, &message, number);
         }
         if let Some(mut message) = message.to_library() {
@@ -83,11 +84,22 @@ impl Group {
             // The library's error says that it has no use for the message.
             drop(self.raw.step(message));
         }
+        self.note_led(from, &message);
         self.on_leases(from, process, &message, number);
         let is_leaders = matches!(message, Message::Append { .. } | Message::Heartbeat { .. });
         if self.lacks_keys() && is_leaders && message.term() == Some(self.term()) {
             let term = self.term();
             self.send(from, Message::Incomplete { term });
+        }
+    }
+
+    /// Notes a message of the leader of this term. A start of its process that was heard of late may be one before it
+    /// was elected.
+    fn note_led(&mut self, from: VoterId, message: &Message) {
+        let is_leaders =
+            matches!(message, Message::Append { .. } | Message::Heartbeat { .. } | Message::Snapshot { .. });
+        if is_leaders && message.term() == Some(self.term()) && self.raw.raft.leader_id == from.number() {
+            self.timers.on_led(self.term());
         }
     }
 
@@ -122,7 +134,11 @@ impl Group {
             Message::VoteRequest { .. } => self.may_vote(),
             Message::VoteReply { .. } => self.may_lead() && !self.outbox.has_writes(),
             Message::TimeoutNow { term } => {
-                self.may_lead() && !self.lacks_keys() && term == self.term() && self.leader() == Some(from)
+                self.may_lead()
+                    && !self.lacks_keys()
+                    && !self.is_leaving()
+                    && term == self.term()
+                    && self.leader() == Some(from)
             }
             // One that is committed here is only acknowledged again.
             Message::Snapshot { last, ref configuration, .. } => {
@@ -186,8 +202,8 @@ impl Group {
     pub(super) fn on_restarted(&mut self, voter: VoterId) {
         self.timers.on_restarted(voter);
         self.on_snapshot_lost(voter);
-        if self.leader() == Some(voter) {
-            self.timers.on_leaderless(self.term());
+        if self.leader() == Some(voter) && !self.follows_present_process(voter) {
+            self.timers.on_leader_restarted(self.term());
         }
     }
 

@@ -3,12 +3,13 @@
 //! The rules are those of [`crate::promise`]; here they meet the messages of the group:
 //!
 //! 1. A vote request is refused before the library sees it, which would take its term over. A leader refuses while it
-//!    has a lease or heard a majority within [`PROMISE`]; a follower while its promise stands.
+//!    has a lease or heard a majority within [`PROMISE`], unless it has given its lease up; a follower while its promise stands.
 //! 2. A candidacy passes the same guard twice: when it begins, and in the step of an answer that may make this voter a
 //!    candidate.
 //! 3. An answer to a leader carries the number of this process's open promise to it, read when the answer is handed
 //!    out. It is that of an answer made then: this voter is in the leader's term, and follows it.
-//! 4. A leader notes the answers of its term. [`Group::serves_read`] compares the clock with the end that they make.
+//! 4. A leader notes the answers of its term. [`Group::serves_read`] compares the clock with the end that they make. The
+//!    tables must have all that is committed: followers serve reads, too.
 //! 5. Before a question to lead and before a resignation leave, the lease is given up for the rest of the term.
 //!
 //! A group without tables ([`Group::use_leases`]) has none of this, and confirms each read.
@@ -23,7 +24,9 @@ use super::configuration::Configuration;
 use super::identity::VoterId;
 use super::message::Message;
 use super::{Group, RANK_DELAY};
-use crate::promise::{Ballot, Lease, PROMISE, Process, Refusal, SharedTables, VoteGuard, reading_of_read};
+use crate::promise::{
+    Ballot, Grants, Lease, PROMISE, Process, Refusal, SharedTables, VoteGuard, reading_of_read,
+};
 
 /// The way in which a leader confirms reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,29 +47,40 @@ pub(super) struct Leasing {
     /// The voters of which `halves` are.
     configuration: Configuration,
     /// The other voters of each half of the configuration, and whether it has this one; the second half may be empty.
-    halves: [(Vec<VoterId>, bool); 2],
+    halves: Halves,
 }
 
 impl Leasing {
     /// Whether this leader has a lease at a reading of the clock.
     fn holds(&mut self, here: VoterId, configuration: &Configuration, now: Monotonic) -> bool {
         if self.configuration != *configuration {
-            let half = |voters: &BTreeSet<VoterId>| {
-                (voters.iter().copied().filter(|it| *it != here).collect(), voters.contains(&here))
-            };
-            self.halves = [half(&configuration.voters), half(&configuration.outgoing)];
+            self.halves = halves_of(here, configuration);
             self.configuration = configuration.clone();
             self.lease.on_configuration();
         }
-        let [(voters, votes), (outgoing, votes_outgoing)] = &self.halves;
-        let both = [(&voters[..], *votes), (&outgoing[..], *votes_outgoing)];
-        let halves = if configuration.outgoing.is_empty() { &both[..1] } else { &both[..] };
         if self.lease.is_known(now) {
             return true;
         }
-        let lease = &mut self.lease;
-        self.tables.with(|tables| lease.holds(now, &tables.grants, halves))
+        let (lease, halves) = (&mut self.lease, &self.halves);
+        self.tables.with(|tables| holds(lease, halves, now, &tables.grants))
     }
+}
+
+/// The other voters of each half of a configuration, and whether it has this one.
+type Halves = [(Vec<VoterId>, bool); 2];
+
+fn halves_of(here: VoterId, configuration: &Configuration) -> Halves {
+    let half = |voters: &BTreeSet<VoterId>| {
+        (voters.iter().copied().filter(|it| *it != here).collect(), voters.contains(&here))
+    };
+    [half(&configuration.voters), half(&configuration.outgoing)]
+}
+
+fn holds(lease: &mut Lease<VoterId>, halves: &Halves, now: Monotonic, grants: &Grants) -> bool {
+    let [(voters, votes), (outgoing, votes_outgoing)] = halves;
+    let both = [(&voters[..], *votes), (&outgoing[..], *votes_outgoing)];
+    let is_joint = !outgoing.is_empty() || *votes_outgoing;
+    lease.holds(now, grants, if is_joint { &both[..] } else { &both[..1] })
 }
 
 impl Group {
@@ -90,8 +104,19 @@ impl Group {
     /// `turn` is a reading of the clock that may be older than the read; `clock` takes one now.
     pub fn serves_read(&mut self, turn: Monotonic, clock: impl FnOnce() -> Monotonic) -> bool {
         let is_wanted = self.leasing.as_ref().is_some_and(|leasing| leasing.reads == StrongReads::Lease);
-        let may_serve = is_wanted && self.is_ready() && !self.has_forgotten && !self.is_incomplete;
+        // A majority commits entries that are not synced here yet. A follower may have shown them to a reader.
+        let has_committed = self.applied >= self.commit() || base::planted!(LeaseBehindCommit);
+        let may_serve = is_wanted && self.is_ready() && has_committed && !self.has_forgotten;
         may_serve && self.has_lease(reading_of_read(turn, clock))
+    }
+
+    /// Whether this voter leads and has a lease, by the newest reading that its process brought: for operators.
+    pub fn is_leased(&self) -> bool {
+        let Some(leasing) = self.leasing.as_ref().filter(|_| self.leads()) else { return false };
+        let halves = halves_of(self.identity.voter, &self.raw.store().in_force);
+        let mut lease = leasing.lease.clone();
+        lease.on_configuration();
+        leasing.tables.with(|tables| holds(&mut lease, &halves, tables.now, &tables.grants))
     }
 
     /// Whether this voter leads and has a lease at a reading of the clock.
@@ -115,15 +140,21 @@ impl Group {
             Message::VoteRequest { term, .. } if term < self.term() => true,
             Message::VoteRequest { is_pre: false, is_transfer: true, .. } => true,
             Message::VoteRequest { .. } if self.leads() => {
-                let refuses = self.has_lease(now) || self.hears_majority(now);
+                // Of the lease clock, which is not that of the timers.
+                let reading = leasing.tables.now();
+                // One that has given its lease up said that it resigns: others are to lead.
+                let is_given_up = leasing.lease.is_given_up();
+                let refuses = !is_given_up && (self.has_lease(reading) || self.hears_majority(now));
                 if refuses {
                     self.refuse(from, here, self.term(), PROMISE);
+                    // A settled leader sends none, and the other one does not know that it leads.
+                    self.send_heartbeat(from, 0);
                 }
                 !refuses
             }
             Message::VoteRequest { is_pre, .. } => {
                 let ballot = if is_pre { Ballot::Question } else { Ballot::Vote };
-                match self.permit(ballot, process, now) {
+                match self.permit(ballot, process) {
                     Ok(()) => true,
                     Err(refusal) => {
                         let (leader, term, left) = match refusal {
@@ -140,7 +171,7 @@ impl Group {
             Message::VoteReply { is_pre: true, is_rejected: false, .. }
                 if self.raw.raft.state == StateRole::PreCandidate =>
             {
-                self.permit(Ballot::Vote, here, now).is_ok()
+                self.permit(Ballot::Vote, here).is_ok()
             }
             _ => true,
         }
@@ -174,6 +205,16 @@ impl Group {
         }
     }
 
+    /// Whether the registered process of a leader has led this term: its start was before that, and is heard of late. The
+    /// process renews the promise of this voter, which so would never stand for election.
+    pub(super) fn follows_present_process(&self, leader: VoterId) -> bool {
+        let followed = self.leasing.as_ref().and_then(|leasing| Some((leasing, leasing.guard.followed()?)));
+        followed.is_some_and(|(leasing, (process, term))| {
+            let is_of_term = process.node == leader.node && term == self.term();
+            is_of_term && leasing.tables.with(|tables| tables.promises.is_registered(process))
+        })
+    }
+
     /// Waits as long as a voter refused to vote, and takes over the term of the leader that it named.
     pub(super) fn on_refused(&mut self, term: u64, left_ms: u64, now: Monotonic) {
         if !self.leads() {
@@ -188,7 +229,7 @@ impl Group {
     /// Whether a candidacy of this voter passes the guard; if not, it waits.
     pub(super) fn may_begin_candidacy(&mut self, now: Monotonic) -> bool {
         let Some(here) = self.leasing.as_ref().map(|leasing| leasing.tables.here()) else { return true };
-        let permitted = self.permit(Ballot::Vote, here, now);
+        let permitted = self.permit(Ballot::Vote, here);
         if let Err(Refusal::Started { left } | Refusal::Promised { left, .. }) = permitted {
             self.wait_for_promise(left, now);
         }
@@ -203,11 +244,22 @@ impl Group {
 
     /// Notes another term or role of the library.
     pub(super) fn follow_role_of_lease(&mut self, (term, role): (u64, StateRole), before: u64) {
+        let is_leaving = self.is_leaving();
         let Some(leasing) = &mut self.leasing else { return };
         if role == StateRole::Leader {
             leasing.lease.lead(term);
+            if is_leaving {
+                leasing.lease.give_up();
+            }
         } else if term > before {
             leasing.guard.on_higher_term();
+        }
+    }
+
+    /// Gives the lease up for the rest of the term.
+    pub(super) fn give_up_lease(&mut self) {
+        if let Some(leasing) = &mut self.leasing {
+            leasing.lease.give_up();
         }
     }
 
@@ -230,10 +282,10 @@ impl Group {
         }
     }
 
-    fn permit(&mut self, ballot: Ballot, candidate: Process, now: Monotonic) -> Result<(), Refusal> {
+    fn permit(&mut self, ballot: Ballot, candidate: Process) -> Result<(), Refusal> {
         let Some(leasing) = &self.leasing else { return Ok(()) };
         let guard = &leasing.guard;
-        leasing.tables.with(|tables| guard.permit(ballot, candidate, &mut tables.promises, now))
+        leasing.tables.with(|tables| guard.permit(ballot, candidate, &mut tables.promises, tables.now))
     }
 
     fn refuse(&mut self, to: VoterId, leader: Process, term: u64, left: Duration) {

@@ -15,7 +15,8 @@
 //!    (`catch_ups.rs`).
 //! 6. A leader that a majority has promised not to vote against serves reads without a round (`leasing.rs`).
 //! 7. A settled group has no timer and sends nothing (`timers.rs`).
-//! 8. A store that lost its data is replaced as a voter (`members.rs`).
+//! 8. A leader that leaves, or is not the preferred one, asks another voter to lead (`hand_over.rs`).
+//! 9. A store that lost its data is replaced as a voter (`members.rs`).
 //!
 //! Invariants: a term has one leader; a committed entry is never changed; no condition is decided and no read is
 //! served before the leader's first entry is applied; an answer is `Unavailable` only if the request was not applied
@@ -29,6 +30,7 @@ mod confirm;
 mod drive;
 mod entry;
 mod guard;
+mod hand_over;
 mod identity;
 mod lacking;
 mod leasing;
@@ -59,8 +61,9 @@ use self::catch_ups::CatchUps;
 pub use self::catch_ups::{REAP_SILENCE, SNAPSHOT_RETRY, SNAPSHOT_TRIES};
 pub use self::configuration::{Configuration, VOTERS_MAX};
 pub use self::entry::{Entry, NUMBER_MAX, Payload, Version, Write};
+use self::hand_over::Departure;
+pub use self::hand_over::{HAND_OVER_RETRY, LEAVE_PAUSE};
 pub use self::identity::{Birth, VoterId};
-pub use self::lacking::HAND_OVER_RETRY;
 use self::leasing::Leasing;
 pub use self::leasing::StrongReads;
 use self::log::Log;
@@ -203,6 +206,13 @@ pub enum Input {
     },
     /// The store cannot read keys that are applied: they are damaged, and other voters may have them.
     Unreadable,
+    /// The process stops: a leader asks another voter to lead, and this voter does not stand for election any more.
+    Leave,
+    /// A leader is to ask a voter to lead, if that has all and nothing is under way.
+    HandOver {
+        /// The voter that is to lead.
+        voter: VoterId,
+    },
     /// A leader is to reap tombstones, as far as [`Group::may_reap_through`] said at the last one and says now. Come
     /// some minutes after the last one.
     Reap {
@@ -347,6 +357,8 @@ pub struct Group {
     is_unreadable: bool,
     /// The voter that was asked last to lead in place of this one, and when the next one is.
     asked_to_lead: Option<(VoterId, Monotonic)>,
+    /// The departure of this voter, whose process stops.
+    departure: Departure,
     /// The index through which tombstones could be reaped when that was asked last.
     reapable: u64,
     /// When this voter began to lead.
@@ -392,6 +404,8 @@ impl Group {
             Input::Receiving { is_incomplete } => self.on_receiving(is_incomplete),
             Input::Received { index, term } => self.on_received((index, term)),
             Input::Unreadable => self.on_unreadable(),
+            Input::Leave => self.on_leave(now),
+            Input::HandOver { voter } => self.prefer(voter),
             Input::Reap { silence } => self.reap(silence, now),
             Input::Tick => {}
         }
@@ -431,7 +445,7 @@ impl Group {
 
     /// Whether a request may be served here: this voter is ready, and a majority can be reached as far as it knows.
     pub fn can_serve(&self) -> bool {
-        self.is_ready() && self.reaches_majority()
+        self.is_ready() && self.reaches_majority() && !self.is_pausing()
     }
 
     /// Whether all voters that can be reached have all that this leader has, and no write is under way.

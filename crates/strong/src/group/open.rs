@@ -10,7 +10,7 @@ use super::identity::VoterId;
 use super::log::Log;
 use super::reads::CONTEXTS;
 use super::state::{GroupState, Progress};
-use super::{CatchUps, Group, Outbox, Overlay, Reads, Requests, Timers, UNAPPLIED_BYTES_MAX};
+use super::{CatchUps, Departure, Group, Outbox, Overlay, Reads, Requests, Timers, UNAPPLIED_BYTES_MAX};
 
 /// Bytes of entries in one message, at most: all that may be unapplied fits, so that a suspect voter is brought up to
 /// date by one message that it need not acknowledge in part.
@@ -154,6 +154,7 @@ impl Group {
             is_incomplete: false,
             is_unreadable: false,
             asked_to_lead: None,
+            departure: Departure::default(),
             epoch: 0,
             reapable: 0,
             leads_since: Monotonic(0),

@@ -42,8 +42,10 @@ pub(super) struct Timers {
     heard: BTreeMap<VoterId, Monotonic>,
     /// Voters that have started anew and were not heard since.
     restarted: BTreeSet<VoterId>,
-    /// A term without a leader, since its leader has started anew.
+    /// A term without a leader, since its leader has started anew or resigned.
     leaderless: Option<u64>,
+    /// It has started anew, and may lead that term by now: the start may have been long ago.
+    may_lead_again: bool,
 }
 
 impl Timers {
@@ -97,9 +99,19 @@ impl Timers {
         self.restarted.contains(&voter)
     }
 
-    /// Notes that nobody leads a term any more.
-    pub(super) fn on_leaderless(&mut self, term: u64) {
-        self.leaderless = Some(term);
+    /// Notes that the leader of a term has resigned.
+    pub(super) fn on_resigned(&mut self, term: u64) {
+        (self.leaderless, self.may_lead_again) = (Some(term), false);
+    }
+
+    /// Notes that the process of a term's leader has started anew.
+    pub(super) fn on_leader_restarted(&mut self, term: u64) {
+        (self.leaderless, self.may_lead_again) = (Some(term), true);
+    }
+
+    /// Notes a message of a term's leader, of its present process.
+    pub(super) fn on_led(&mut self, term: u64) {
+        self.leaderless.take_if(|it| *it == term && self.may_lead_again);
     }
 
     pub(super) fn is_leaderless(&self, term: u64) -> bool {

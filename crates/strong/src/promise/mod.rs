@@ -42,7 +42,7 @@ pub use self::block::{BLOCK_VERSION, Block};
 pub use self::grants::{Grant, Grants};
 pub use self::guard::{Ballot, Refusal, VoteGuard};
 pub use self::lease::{Lease, reading_of_read};
-pub use self::promises::Promises;
+pub use self::promises::{Promises, Renewal};
 pub use self::shared::SharedTables;
 
 /// Time of a promise from the receipt that renewed it, by the promiser's clock.

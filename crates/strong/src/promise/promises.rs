@@ -14,6 +14,19 @@ use ring::NodeId;
 
 use super::{Block, ECHO_AGE_MAX, PROCESSES_MAX, PROMISE, Process};
 
+/// The effect of a message on the promise to its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// It renewed nothing.
+    None,
+    /// It opened a promise, under a number of its own.
+    Opened,
+    /// It renewed a promise that stood.
+    Renewed,
+    /// It renewed a promise whose time had passed, and which no vote had closed.
+    Lapsed,
+}
+
 /// A promise to one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Promise {
@@ -61,10 +74,15 @@ impl Promises {
         self.promises.retain(|it, promise| it.node != process.node || *it == process || promise.stands(now));
     }
 
+    /// Whether the cluster has registered a process as that of its node.
+    pub fn is_registered(&self, process: Process) -> bool {
+        self.registered.get(&process.node) == Some(&process.life)
+    }
+
     /// Takes the block of a message, received at a reading that was taken after the message had come.
-    pub fn hear(&mut self, from: Process, block: &Block, receipt: Monotonic) {
+    pub fn hear(&mut self, from: Process, block: &Block, receipt: Monotonic) -> Renewal {
         if self.is_superseded(from) || !self.promises.contains_key(&from) && !self.make_room(receipt) {
-            return;
+            return Renewal::None;
         }
         let next = self.number + 1;
         let promise = self.promises.entry(from).or_default();
@@ -73,9 +91,15 @@ impl Promises {
             (promise.is_released, promise.is_open) = (true, false);
         }
         let is_heard = base::planted!(RenewedOneWay) || hears_us(block, receipt);
-        if block.asks && is_heard && !promise.is_released && promise.renew(block.stamp, receipt, next) {
-            self.number = next;
+        if !block.asks || !is_heard || promise.is_released {
+            return Renewal::None;
         }
+        let has_lapsed = promise.is_open && left(promise.receipt, receipt).is_none();
+        if promise.renew(block.stamp, receipt, next) {
+            self.number = next;
+            return Renewal::Opened;
+        }
+        if has_lapsed { Renewal::Lapsed } else { Renewal::Renewed }
     }
 
     /// Closes the promise to a process, if its time has passed or it was released. Votes of this step may then be

@@ -8,8 +8,8 @@ use base::rng::SplitMix64;
 use bytes::Bytes;
 use ring::NodeId;
 use strong::group::{
-    Birth, Configuration, Group, GroupState, Identity, Input, Message, Output, Progress, Stored, StrongReads,
-    VoterId,
+    Birth, Condition, Configuration, Group, GroupState, Identity, Input, LEAVE_PAUSE, Message, Output,
+    Progress, Proposal, Stored, StrongReads, VoterId, Write,
 };
 use strong::promise::{GRANT, PROMISE, Process, SharedTables};
 
@@ -30,6 +30,8 @@ struct Trio {
     /// Pairs whose messages are lost: sender and receiver.
     cuts: BTreeSet<(usize, usize)>,
     messages: VecDeque<(usize, usize, Bytes)>,
+    /// A node whose disk does not answer.
+    stalled: Option<usize>,
 }
 
 fn voter(node: usize) -> VoterId {
@@ -41,7 +43,7 @@ impl Trio {
     fn start(reads: StrongReads) -> Trio {
         let now = Monotonic(100 * SECOND);
         let nodes = (0..NODES).map(|node| Node::open(node, 1, now, reads)).collect();
-        let mut trio = Trio { now, nodes, cuts: BTreeSet::new(), messages: VecDeque::new() };
+        let mut trio = Trio { now, nodes, cuts: BTreeSet::new(), messages: VecDeque::new(), stalled: None };
         (0..NODES).for_each(|node| trio.step(node, Input::Registered));
         trio
     }
@@ -59,9 +61,11 @@ impl Trio {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let mut out = Vec::new();
+            self.nodes[node].tables.advance(self.now);
             self.nodes[node].group.step(input, self.now, &mut out);
             for output in out {
                 match output {
+                    Output::Persist(_) if self.stalled == Some(node) => {}
                     Output::Persist(batch) => inputs.push_back(Input::Persisted { number: batch.number }),
                     Output::Send { to, message } => {
                         self.messages.push_back((node, to.node.0.into(), message));
@@ -147,7 +151,7 @@ impl Node {
             Stored { state, progress, base, entries: vec![], suspect_through: None, is_incomplete: false };
         let identity = Identity { voter: voter(node), rank, founding: 1 };
         let mut group = Group::open(identity, stored, Box::new(SplitMix64::new(node as u64))).unwrap();
-        let tables = SharedTables::new(Process { node: voter(node).node, life }, now);
+        let tables = SharedTables::new(Process { node: voter(node).node, life }, 0, now);
         group.use_leases(tables.clone(), reads);
         Node { group, tables }
     }
@@ -244,4 +248,114 @@ fn a_marked_vote_passes_a_promise() {
     trio.run(SECOND);
     assert_eq!((trio.leaders(), trio.nodes[2].group.term()), (vec![1], term + 1), "{last:?}");
     assert!(!trio.serves(0));
+}
+
+#[test]
+fn a_leader_that_leaves_hands_over_at_once_and_does_not_come_back() {
+    let mut trio = Trio::leased();
+    let term = trio.nodes[0].group.term();
+    trio.step(0, Input::Leave);
+    assert_eq!((trio.leaders(), trio.nodes[0].group.is_leaving()), (vec![1], true), "the first able voter");
+    assert_eq!(trio.nodes[1].group.term(), term + 1);
+    assert!(!trio.serves(0));
+    trio.ping_all();
+    trio.run(10 * MILLISECOND);
+    assert!(trio.serves(1));
+
+    trio.cut_off(1);
+    trio.step(1, Input::Reachable { voter: voter(0), is_up: false });
+    trio.step(1, Input::Reachable { voter: voter(2), is_up: false });
+    trio.run(5 * SECOND);
+    assert!(trio.nodes[2].group.leads() && !trio.nodes[0].group.leads(), "another one stands for election");
+}
+
+#[test]
+fn a_leader_that_leaves_alone_waits_and_then_serves_on() {
+    let mut trio = Trio::leased();
+    trio.step(0, Input::Reachable { voter: voter(2), is_up: false });
+    trio.cuts.extend([(0, 1), (1, 0)]);
+    trio.step(0, Input::Leave);
+    assert!(trio.nodes[0].group.leads() && !trio.nodes[0].group.can_serve(), "its question is lost");
+    trio.run(nanos(LEAVE_PAUSE));
+    assert!(trio.nodes[0].group.can_serve(), "by questions: its lease is given up");
+    trio.cuts.clear();
+    trio.ping_all();
+    assert!(!trio.serves(0));
+}
+
+#[test]
+fn a_preferred_voter_is_asked_if_it_has_all() {
+    let mut trio = Trio::leased();
+    trio.step(2, Input::HandOver { voter: voter(1) });
+    assert_eq!(trio.leaders(), [0], "only a leader can");
+    trio.step(0, Input::Reachable { voter: voter(2), is_up: false });
+    trio.step(0, Input::HandOver { voter: voter(2) });
+    assert_eq!(trio.leaders(), [0], "it cannot be reached");
+    assert!(trio.serves(0), "nothing was given up");
+    trio.step(0, Input::Reachable { voter: voter(2), is_up: true });
+    trio.step(0, Input::HandOver { voter: voter(2) });
+    assert_eq!(trio.leaders(), [2]);
+}
+
+/// A leader with a stalled disk, whose write the others have committed.
+fn behind() -> Trio {
+    let mut trio = Trio::leased();
+    trio.stalled = Some(0);
+    let write = Write { key: Bytes::from_static(b"k"), object: Some(Bytes::from_static(b"v")) };
+    let deadline = trio.now + Duration::from_secs(60);
+    let (condition, head, version) = (Condition::None, None, None);
+    trio.step(0, Input::Propose(Proposal { token: 1, condition, write, head, version, deadline }));
+    trio.run(300 * MILLISECOND);
+    let [leader, follower] = [0, 1].map(|node| &trio.nodes[node].group);
+    assert!(leader.applied() < leader.commit() && leader.commit() == follower.applied());
+    trio
+}
+
+#[test]
+fn a_leader_serves_no_read_by_its_lease_before_it_has_applied_all_that_is_committed() {
+    let mut trio = behind();
+    assert!(!trio.serves(0), "a follower may have shown the write");
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn planted_lease_behind_commit() {
+    use base::planted::{Planted, plant};
+
+    let mut trio = behind();
+    plant(Some(Planted::LeaseBehindCommit));
+    let serves = trio.serves(0);
+    plant(None);
+    assert!(serves, "nothing else keeps it from that");
+}
+
+#[test]
+fn a_leader_that_has_resigned_refuses_no_votes() {
+    let mut trio = Trio::leased();
+    trio.cut_off(2);
+    for other in [1, 2] {
+        trio.step(0, Input::Reachable { voter: voter(other), is_up: false });
+    }
+    trio.run(SECOND);
+    trio.step(0, Input::Reachable { voter: voter(1), is_up: true });
+    assert!(!trio.nodes[0].group.leads(), "the other one needs its vote");
+    trio.run(2 * SECOND);
+    trio.ping_all();
+    assert!(trio.leaders().len() == 1 && trio.serves(trio.leaders()[0]));
+}
+
+#[test]
+fn a_follower_that_hears_late_of_an_earlier_start_follows_on() {
+    let mut trio = Trio::leased();
+    let leader = trio.nodes[0].tables.here();
+    trio.nodes[1].tables.register(leader, trio.now);
+    trio.step(1, Input::Restarted { voter: voter(0) });
+    assert_eq!(trio.nodes[1].group.leader(), Some(voter(0)), "that process has led this term");
+
+    // Nothing says so of the process of the other follower.
+    trio.step(2, Input::Restarted { voter: voter(0) });
+    assert_eq!(trio.nodes[2].group.leader(), None);
+    trio.run(3 * SECOND);
+    let led: Vec<Option<VoterId>> = trio.nodes.iter().map(|node| node.group.leader()).collect();
+    assert!(led[2].is_some() && trio.leaders().len() == 1, "{led:?}");
 }

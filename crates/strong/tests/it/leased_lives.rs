@@ -81,7 +81,7 @@ impl Node {
         let identity = Identity { voter: voter(node), rank: u32::try_from(node).unwrap(), founding: 1 };
         let rng = Box::new(SplitMix64::new(life * 10 + node as u64));
         let mut group = Group::open(identity, disk.clone(), rng).unwrap();
-        let tables = SharedTables::new(process, reading(time, rate));
+        let tables = SharedTables::new(process, 0, reading(time, rate));
         group.use_leases(tables.clone(), StrongReads::Lease);
         let up = (0..NODES).filter(|other| *other != node).collect();
         Node { process, group, tables, disk, rate, up }
@@ -125,6 +125,7 @@ impl Lives {
         let mut inputs = vec![input];
         while let Some(input) = inputs.pop() {
             let (mut out, now) = (Vec::new(), self.now(node));
+            self.nodes[node].tables.advance(now);
             self.nodes[node].group.step(input, now, &mut out);
             for output in out {
                 match output {

@@ -1,0 +1,112 @@
+//! Hand-overs of the leadership: a leader asks a voter with all entries to stand for election at once.
+//!
+//! 1. The leader's store lacks keys (`lacking.rs`), or its process stops ([`super::Input::Leave`]): able voters are
+//!    asked in turn until one leads. The caller prefers another voter ([`super::Input::HandOver`]): that one is asked
+//!    once, if it is able.
+//! 2. Before the question leaves, the lease is given up for the rest of the term (`leasing.rs`).
+//! 3. The voter's requests for votes are marked, and pass promises.
+//!
+//! A leader that leaves takes no requests for [`LEAVE_PAUSE`], so that a voter can have all entries. They wait at the
+//! caller. A voter that leaves does not stand for election.
+//!
+//! Invariant: a question that is lost costs a lease, and nothing else. The leader goes on to lead.
+
+use std::time::Duration;
+
+use base::Monotonic;
+
+use super::Group;
+use super::identity::VoterId;
+use super::message::Message;
+
+/// Interval of a leader's questions to lead in its place: an election is long over.
+pub const HAND_OVER_RETRY: Duration = Duration::from_secs(1);
+
+/// Time for which a leader that leaves takes no requests: two questions to lead.
+pub const LEAVE_PAUSE: Duration = Duration::from_secs(2);
+
+/// The departure of a voter whose process stops.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Departure {
+    /// The end of the pause in which a leader takes no requests.
+    pauses_until: Option<Monotonic>,
+    /// The pause lasts.
+    is_paused: bool,
+}
+
+impl Group {
+    /// Notes that the process stops.
+    pub(super) fn on_leave(&mut self, now: Monotonic) {
+        self.departure.pauses_until.get_or_insert(now + LEAVE_PAUSE);
+        self.give_up_lease();
+    }
+
+    /// Whether the process stops.
+    pub fn is_leaving(&self) -> bool {
+        self.departure.pauses_until.is_some()
+    }
+
+    /// Whether this voter leads, and waits for another one to lead in its place.
+    pub(super) fn is_pausing(&self) -> bool {
+        self.departure.is_paused && self.leads()
+    }
+
+    /// Whether this voter leads a group that another one can lead.
+    pub fn has_to_hand_over(&self) -> bool {
+        self.leads() && self.others().any(|voter| self.reaches(voter) && !self.is_forgetful(voter))
+    }
+
+    /// When the next voter is asked to lead in place of this one, or the pause ends.
+    pub(super) fn next_hand_over(&self) -> Option<Monotonic> {
+        let asks = self.asked_to_lead.map(|(_, next)| next);
+        let resumes = self.departure.pauses_until.filter(|_| self.departure.is_paused);
+        asks.into_iter().chain(resumes).min().filter(|_| self.leads())
+    }
+
+    /// Asks a voter to lead in place of this one, if its store lacks keys or its process stops. Several are asked in
+    /// turn.
+    pub(super) fn hand_over(&mut self, now: Monotonic) {
+        let ends = self.departure.pauses_until;
+        self.departure.is_paused = ends.is_some_and(|ends| now < ends) && self.has_to_hand_over();
+        if !self.leads() || !self.lacks_keys() && !self.is_leaving() {
+            self.asked_to_lead = None;
+            return;
+        }
+        if self.asked_to_lead.is_some_and(|(_, next)| now < next) {
+            return;
+        }
+        let able: Vec<VoterId> = self.others().filter(|voter| self.can_take_over(*voter)).collect();
+        let next = able.iter().find(|voter| self.asked_to_lead.is_some_and(|(before, _)| **voter > before));
+        let next = next.or(able.first()).copied();
+        self.asked_to_lead = next.map(|voter| (voter, now + HAND_OVER_RETRY));
+        if let Some(voter) = next {
+            self.ask_to_lead(voter);
+        }
+    }
+
+    /// Asks the voter that the caller prefers to lead, if this one leads and that one is able.
+    pub(super) fn prefer(&mut self, voter: VoterId) {
+        if self.is_settled() && self.members().has_voter(voter) && self.can_take_over(voter) {
+            self.ask_to_lead(voter);
+        }
+    }
+
+    fn ask_to_lead(&mut self, voter: VoterId) {
+        let term = self.term();
+        self.send(voter, Message::TimeoutNow { term });
+    }
+
+    /// Whether another voter has all that this leader has, and can be reached.
+    fn can_take_over(&self, voter: VoterId) -> bool {
+        voter != self.identity.voter
+            && self.reaches(voter)
+            && !self.is_forgetful(voter)
+            && self.matched(voter) == self.last().0
+            && !self.catch_ups.receivers().any(|receiver| receiver == voter)
+    }
+
+    /// The other voters.
+    fn others(&self) -> impl Iterator<Item = VoterId> {
+        self.members().voters.iter().copied().filter(|voter| *voter != self.identity.voter)
+    }
+}
