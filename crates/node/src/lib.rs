@@ -44,6 +44,7 @@ mod trees;
 pub use consistent::GROUPS;
 pub use consistent::agreement::{Agreement, RegisteredProcess};
 pub use consistent::birth::{FoundBirth, read_birth};
+pub use consistent::leases::LeaseConfig;
 pub use consistent::recover::{KnownCluster, RecoverGroupError, RecoverableGroup, Recovery, recoveries};
 pub use consistent::report::{GroupCounts, GroupReport, GroupRole};
 pub use hop::{Hop, ShardId};
@@ -58,5 +59,5 @@ pub use shard::{
     TreesStatus, Turns,
 };
 pub use store::{Adapter, Store};
-pub use strong::group::RecoverError;
+pub use strong::group::{RecoverError, StrongReads};
 pub use topology::{Budget, Epoch, Topology};

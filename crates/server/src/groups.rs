@@ -93,6 +93,7 @@ fn shown(shard: ShardId, report: &GroupReport, leader: Option<&str>) -> Value {
         "forgot": report.has_forgotten,
         "incomplete": report.is_incomplete,
         "unreadable": report.is_unreadable,
+        "leased": report.is_leased,
     })
 }
 
@@ -117,6 +118,7 @@ mod tests {
             has_forgotten: false,
             is_incomplete: false,
             is_unreadable: false,
+            is_leased: false,
         }
     }
 

@@ -36,8 +36,8 @@ use node::layout::Owner;
 use node::riak::{Identity, RIAK_VERSION};
 use node::store::TypeBackends;
 use node::store::founding::{self, Founding};
-use node::{FoundBirth, GROUPS, INDEXING, Layout, ShardId, SlowRequests, layout};
-use os::{OsDisk, OsRng};
+use node::{FoundBirth, GROUPS, INDEXING, Layout, LeaseConfig, ShardId, SlowRequests, layout};
+use os::{OsClock, OsDisk, OsRng};
 use ring::{MemberState, RingSize};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -478,6 +478,8 @@ fn common(
     let members = Arc::clone(roster.members());
     let identity = part.identity();
     let life = identity.start;
+    let leases =
+        LeaseConfig::starting(part.node(), life, layout.shards, config.strong_reads, &OsClock::new());
     let listed = config.cluster.clone();
     let peers = tls.map(|tls| Arc::new(Peers::new(tls, identity, roster, listed, membership.clone())));
     let topology =
@@ -520,6 +522,7 @@ fn common(
         concurrency: resources.concurrency(),
         read_form: config.read_form,
         life,
+        leases,
         delete_mode: config.delete_mode,
         anti_entropy: config.anti_entropy,
         rebuilding: config.rebuilding(),

@@ -33,8 +33,8 @@ use node::riak::Identity;
 use node::store::Routed;
 use node::store::founding::Founding;
 use node::{
-    Adapter, FoundBirth, Layout, Members, Reaping, Rebuilding, Shard, ShardConfig, ShardId, SlowRequests,
-    Store, Topology, layout,
+    Adapter, FoundBirth, Layout, LeaseConfig, Members, Reaping, Rebuilding, Shard, ShardConfig, ShardId,
+    SlowRequests, Store, Topology, layout,
 };
 use os::{Address, DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
 use std::collections::BTreeMap;
@@ -104,6 +104,8 @@ pub struct Common {
     pub read_form: ReadStrategy,
     /// This process, for other nodes.
     pub life: u64,
+    /// Its promises to other processes, and its use of leases.
+    pub leases: LeaseConfig,
     /// Age at which tombstones are reaped; `None`: they are kept, and other nodes may not reap them either.
     pub delete_mode: Option<Duration>,
     /// How often all is compared with other nodes.
@@ -329,6 +331,7 @@ impl Opened {
             rebuilding: common.rebuilding,
             gathered: Arc::clone(&common.budgets.answers),
             slow: Arc::clone(&common.slow),
+            leases: common.leases.clone(),
         };
         let folder = layout::shard_dir(&common.data, self.id.0);
         let mut shard = Shard::new(config, self.store, table);

@@ -22,8 +22,8 @@ use kv::Limits;
 use node::store::founding::Founding;
 use node::store::{Routed, check_entries};
 use node::{
-    Adapter, FoundBirth, Hop, Layout, Members, Output, Reaping, Rebuilding, Shard, ShardConfig, ShardId,
-    Store,
+    Adapter, FoundBirth, Hop, Layout, LeaseConfig, Members, Output, Reaping, Rebuilding, Shard, ShardConfig,
+    ShardId, Store, StrongReads,
 };
 use object::key::KeyRange;
 use ring::Ring;
@@ -62,6 +62,7 @@ pub(crate) struct MachineConfig<'a> {
     pub(crate) reaping: Reaping,
     pub(crate) anti_entropy: Option<Duration>,
     pub(crate) rebuilding: Rebuilding,
+    pub(crate) strong_reads: StrongReads,
     pub(crate) disk: DiskOdds,
     /// The most that its clock gains or loses, in parts of a million.
     pub(crate) drift_ppm_max: u32,
@@ -82,6 +83,7 @@ pub(crate) struct Machine {
     reaping: Reaping,
     anti_entropy: Option<Duration>,
     rebuilding: Rebuilding,
+    strong_reads: StrongReads,
     rng: SplitMix64,
 }
 
@@ -170,6 +172,7 @@ impl Machine {
             reaping: config.reaping,
             anti_entropy: config.anti_entropy,
             rebuilding: config.rebuilding,
+            strong_reads: config.strong_reads,
             rng,
         }
     }
@@ -217,6 +220,8 @@ impl Machine {
         }
         let table = table.expect("there is a shard 0");
         let life = self.rng.next_u64().max(1);
+        let here = self.members.here();
+        let leases = LeaseConfig::starting(here, life, self.layout.shards, self.strong_reads, &self.clock);
         let mut shards = Vec::new();
         for (id, store) in (0..).map(ShardId).zip(stores) {
             let config = ShardConfig {
@@ -234,6 +239,7 @@ impl Machine {
                 rebuilding: self.rebuilding,
                 gathered: base::Budget::unlimited(),
                 slow: node::SlowRequests::off(),
+                leases: leases.clone(),
             };
             shards.push(Some(Shard::new(config, store, table.clone())));
         }

@@ -141,7 +141,7 @@ pub(crate) fn message(message: &PeerMessage) -> String {
         },
         PeerMessage::AskProps { id, .. } => format!("ask props {:x}", id.0),
         PeerMessage::PropsInForce { id } => format!("props in force {:x}", id.0),
-        PeerMessage::Groups { to, lane, envelope } => {
+        PeerMessage::Groups { to, lane, envelope, .. } => {
             format!("groups of shard {} {lane:?}: {} crc {:08x}", to.0, envelope.len(), crc32c(envelope))
         }
         PeerMessage::CatchUp { to, message } => {

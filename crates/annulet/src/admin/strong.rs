@@ -132,8 +132,8 @@ fn needs_look(it: &Value) -> bool {
 }
 
 fn group(it: &Value) -> Vec<String> {
-    let state =
-        ["suspect", "forgot", "incomplete", "unreadable"].into_iter().filter(|&name| it[name] == true);
+    let state = ["leased", "suspect", "forgot", "incomplete", "unreadable"];
+    let state = state.into_iter().filter(|&name| it[name] == true);
     let state: Vec<&str> = state.collect();
     let columns =
         ["n_val", "prefix", "shard", "role", "term", "leader", "applied", "commit", "last", "settled"];
@@ -172,7 +172,9 @@ mod tests {
                 "settled": is_well, "suspect": !is_well, "forgot": false, "incomplete": false,
             })
         };
-        let status = status(&json!([group(1, Some("a@h"), true), group(2, None, false)]));
+        let mut leased = group(1, Some("a@h"), true);
+        leased["leased"] = true.into();
+        let status = status(&json!([leased, group(2, None, false)]));
         let shown = text(&status, false);
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(
@@ -188,7 +190,10 @@ mod tests {
         assert_eq!(lines.len(), 11, "{shown}");
         assert!(lines[10].starts_with("3      2       0      follower  2     -"), "{shown}");
         assert!(lines[10].ends_with("no       suspect"), "{shown}");
-        assert_eq!(text(&status, true).lines().count(), 12);
+        let all = text(&status, true);
+        let lines: Vec<&str> = all.lines().collect();
+        assert_eq!(lines.len(), 12);
+        assert!(lines[10].ends_with("yes      leased"), "{all}");
     }
 
     #[test]

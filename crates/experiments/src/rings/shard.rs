@@ -62,6 +62,7 @@ impl RingShard {
             rebuilding: node::Rebuilding::default(),
             gathered: base::Budget::unlimited(),
             slow: node::SlowRequests::off(),
+            leases: node::LeaseConfig::starting(NodeId(0), 1, 1, node::StrongReads::Ask, &OsClock::new()),
         };
         let shard = Shard::new(config, store, table);
         let mut opened = RingShard { shard, outputs: Vec::new(), _folder: folder };
@@ -79,8 +80,8 @@ impl RingShard {
         self.shard.link(node, is_up);
         self.shard.take_outputs(&mut self.outputs);
         for output in std::mem::take(&mut self.outputs) {
-            if let Output::Peer { to, message: PeerMessage::Ping { id, load, props, .. } } = output {
-                self.shard.peer(to, PeerMessage::Pong { id, life: 1, load, props });
+            if let Output::Peer { to, message: PeerMessage::Ping { id, load, props, promise, .. } } = output {
+                self.shard.peer(to, PeerMessage::Pong { id, life: 1, load, props, promise });
             }
         }
         // Questions that follow from it stay unanswered.

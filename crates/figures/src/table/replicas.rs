@@ -74,6 +74,12 @@ pub(super) const REPLICAS: &[Figure] = rows! {
         "consistent groups of this node's stores; a group counts in each state that it is in";
     Counter "consistent_elections_total" "annulet_consistent_elections" Count:
         "times that a consistent group got its leader at this node";
+    Counter "consistent_lease_reads_total" "annulet_consistent_lease_reads" Count:
+        "reads of consistent types that leaders here answered by their leases, without a question to another node";
+    Counter "consistent_index_reads_total" "annulet_consistent_index_reads" Count:
+        "reads of consistent types that another node confirmed before this one answered";
+    Counter "consistent_promises_lapsed_total" "annulet_consistent_promises_lapsed" Count:
+        "promises to other nodes not to vote that had lapsed, and were renewed before a vote closed them";
     Counter "consistent_catch_ups" "annulet_consistent_catch_ups" Count:
         "catch-ups of voters that fell behind, begun by leaders here";
     Counter "consistent_replacements_begun" "annulet_consistent_replacements_begun" Count:

@@ -79,6 +79,8 @@ pub(super) struct HeldGroup {
     pub known: BTreeMap<Bytes, Option<u64>>,
     /// When tombstones may be reaped next, on a leader.
     pub reap_at: Option<Monotonic>,
+    /// When its preferred voter was asked last to lead.
+    pub given_back: Option<Monotonic>,
 }
 
 impl HeldGroup {
@@ -264,7 +266,10 @@ impl ConsistentGroups {
         }
         let rng = Box::new(SplitMix64::new(env.rng.next_u64()));
         let group = match Group::open(identity, stored, rng) {
-            Ok(group) => group,
+            Ok(mut group) => {
+                group.use_leases(env.leases.tables.clone(), env.leases.reads);
+                group
+            }
             Err(OpenError::Removed) => return false,
             Err(OpenError::Founding { .. } | OpenError::Entries(_)) => {
                 self.refused.insert(key);
@@ -370,6 +375,7 @@ impl ConsistentGroups {
             inputs: VecDeque::new(),
             known: BTreeMap::new(),
             reap_at: None,
+            given_back: None,
         };
         self.groups.insert(key, held);
         if needs_drop {
@@ -377,6 +383,9 @@ impl ConsistentGroups {
             self.drop_keys_again(env, key);
         }
 
+        if env.gauges.is_stopping {
+            self.todo.push_back(Todo::Step(key, Input::Leave));
+        }
         self.todo.push_back(Todo::Step(key, Input::Listed { voters: listed }));
         for voter in others {
             let is_up = self.reaches(env, key, voter);

@@ -8,9 +8,10 @@ use bytes::Bytes;
 use strong::Endpoint;
 use strong::envelope::{Envelope, Outgoing};
 use strong::group::{Input, VoterId};
+use strong::promise::{Block, Process};
 
 use super::group::{GroupKey, epoch_of};
-use super::{ConsistentGroups, Todo};
+use super::{ConsistentGroups, Todo, leases};
 use crate::hop::ShardId;
 use crate::peer::{NodeId, PeerMessage};
 use crate::shard::env::Env;
@@ -51,8 +52,9 @@ impl ConsistentGroups {
         for (to, envelope) in outgoing.take(now) {
             let mut processes = env.agreement.processes.iter();
             let Some((&node, _)) = processes.find(|(_, process)| process.life == to.life) else { continue };
+            let block = leases::block_to(env, Process { node, life: to.life });
             let (to, lane) = (ShardId(to.shard), envelope.lane);
-            env.send(node, PeerMessage::Groups { to, lane, envelope: envelope.encode() });
+            env.send(node, PeerMessage::Groups { to, lane, block, envelope: envelope.encode() });
         }
         if let Some(next) = outgoing.next_timer() {
             env.deadlines.note(next);
@@ -60,7 +62,7 @@ impl ConsistentGroups {
     }
 
     /// Takes an envelope of another node.
-    pub fn on_envelope(&mut self, env: &mut Env, from: NodeId, envelope: Bytes) {
+    pub fn on_envelope(&mut self, env: &mut Env, from: NodeId, block: Option<Block>, envelope: Bytes) {
         let Ok(envelope) = Envelope::read(envelope) else {
             env.counters.consistent_malformed += 1;
             return;
@@ -68,6 +70,11 @@ impl ConsistentGroups {
         let is_known = env.agreement.processes.get(&from).is_some_and(|it| it.life == envelope.from.life);
         if !is_known || envelope.to != endpoint_here(env) {
             return;
+        }
+        // First of all: the answers of groups name the promise that the envelope renews.
+        let life = envelope.from.life;
+        if let Some(block) = block {
+            leases::hear(env, Process { node: from, life }, &block);
         }
         for (id, message) in envelope.messages {
             let key = GroupKey { n_val: id.n_val, prefix: id.prefix };
@@ -77,7 +84,7 @@ impl ConsistentGroups {
                 continue;
             }
             if let Some(from) = voter_of(env, from, id.prefix) {
-                self.todo.push_back(Todo::Step(key, Input::Message { from, message }));
+                self.todo.push_back(Todo::Step(key, Input::MessageOf { from, life, message }));
             }
         }
         self.run(env);

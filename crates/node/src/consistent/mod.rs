@@ -11,6 +11,10 @@
 //!    the new one, so that their leaders replace the voter.
 //! 5. Voters that fell far behind are caught up, and tombstones are reaped (`catch_up.rs`).
 //!
+//! 6. Processes promise each other not to vote against their leaders, and leaders with a majority's promises serve
+//!    reads without a round (`leases.rs`).
+//! 7. At a clean stop all groups are handed over, and later those whose preferred voter is another one (`leaders.rs`).
+//!
 //! * `agreement.rs`: the cluster's agreement on groups. * `birth.rs`: the birth of the store. * `group.rs`: one group
 //!   with its store's part. * `report.rs`: reports for operators. * `recover.rs`: recovery of a stopped node's groups.
 //!
@@ -28,6 +32,8 @@ mod forward;
 mod group;
 mod incoming_part;
 mod journal;
+mod leaders;
+pub mod leases;
 mod links;
 mod peers;
 pub mod recover;
@@ -104,6 +110,9 @@ pub(crate) struct ConsistentGroups {
     is_registered: bool,
     /// The birth that `is_registered` was decided for.
     birth: Option<Birth>,
+    hand_overs: leaders::HandOvers,
+    /// The reading of the lease clock when this turn began.
+    turn_began: Monotonic,
     /// The oldest batch has waited too long for its sync, or the store takes no writes.
     is_stalled: bool,
 }
@@ -136,6 +145,8 @@ impl ConsistentGroups {
             transfers: catch_up::Transfers::default(),
             is_registered: false,
             birth: None,
+            hand_overs: leaders::HandOvers::default(),
+            turn_began: Monotonic(0),
             is_stalled: false,
         }
     }
@@ -159,10 +170,14 @@ impl ConsistentGroups {
         if self.birth != env.birth {
             self.on_agreement(env);
         }
+        // Groups close promises by a reading that is at most a turn old.
+        self.turn_began = env.clock.lease();
+        env.leases.tables.advance(self.turn_began);
         self.take_synced(env, now);
         self.tick_groups(env, now);
         self.wake(env, now);
         self.tick_catch_ups(env, now);
+        self.give_back(env, now);
         self.retry_waiting(env, now);
         self.run(env);
         self.send_envelopes(env, now);
@@ -319,6 +334,7 @@ impl ConsistentGroups {
             has_forgotten: held.group.has_forgotten(),
             is_incomplete: held.group.is_incomplete(),
             is_unreadable: held.group.is_unreadable(),
+            is_leased: held.group.is_leased(),
         };
         let mut groups: Vec<(&GroupKey, &HeldGroup)> = self.groups.iter().collect();
         groups.sort_unstable_by_key(|(key, _)| **key);

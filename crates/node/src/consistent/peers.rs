@@ -17,7 +17,7 @@ use strong::wake::Urgency;
 
 use super::group::{GroupKey, configuration_of};
 use super::links::voter_of;
-use super::{ConsistentGroups, Todo};
+use super::{ConsistentGroups, Todo, leases};
 use crate::peer::NodeId;
 use crate::shard::env::Env;
 
@@ -27,13 +27,15 @@ pub(super) struct Reach {
     /// The process that was reached last; zero for none.
     life: u64,
     is_up: bool,
+    /// When it could be reached last, or not any more.
+    pub(super) since: Monotonic,
 }
 
 /// The reachability of a node now.
 fn reach_of(env: &Env, node: NodeId) -> Reach {
     let registered = env.agreement.processes.get(&node).map(|process| process.life);
     match env.peers.life_if_up(node) {
-        Some(life) if registered == Some(life) => Reach { life, is_up: true },
+        Some(life) if registered == Some(life) => Reach { life, is_up: true, since: env.now() },
         _ => Reach::default(),
     }
 }
@@ -54,6 +56,7 @@ impl ConsistentGroups {
 
     /// Takes another agreement.
     pub fn on_agreement(&mut self, env: &mut Env) {
+        leases::register(env);
         let here = env.agreement.processes.get(&env.peers.here());
         let own = here.filter(|process| process.life == env.peers.life());
         let birth = own.and_then(|process| process.stores.births.get(usize::from(env.knobs.id.0)).copied());

@@ -63,6 +63,8 @@ pub struct GroupReport {
     pub is_incomplete: bool,
     /// Whether keys are damaged here: another voter is to lead, and to send all keys.
     pub is_unreadable: bool,
+    /// Whether this store leads, and a majority has promised not to vote for another leader.
+    pub is_leased: bool,
 }
 
 /// Groups at a store, by their state. Gauges: a group counts in each state that it is in.

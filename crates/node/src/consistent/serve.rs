@@ -2,7 +2,7 @@
 //!
 //! 1. A write looks its key's head up. In the same step, in which nothing is applied, it is proposed with that version.
 //!    A lookup that had to wait for the disk is made again if entries were applied meanwhile.
-//! 2. A read is confirmed by a majority, and then looks its key up. A follower serves it, too: its leader confirms it.
+//! 2. A read looks its key up at once where this leader has a lease. Else it is confirmed by a majority before. A follower serves it, too: its leader confirms it.
 //! 3. An answer of the group ends its request. One that was not proposed may go to another leader.
 //!
 //! Invariant: a request whose write may be applied ends as *timeout*, and never as *unavailable*.
@@ -153,6 +153,10 @@ impl ConsistentGroups {
 
     fn read(&mut self, env: &mut Env, pending: Pending) {
         let (group, deadline) = (pending.group, pending.gives_up);
+        if self.is_leased(env, group) {
+            env.counters.consistent_lease_reads += 1;
+            return self.look_up(env, pending);
+        }
         let token = self.served.add(Serving { pending, write: None });
         self.step(env, group, Input::Read { token, deadline });
     }
@@ -245,10 +249,10 @@ impl ConsistentGroups {
             (Answer::Readable, _) if self.is_in_catch_up(pending.group) => {
                 self.todo.push_back(super::Todo::Dispatch(Box::new(pending)));
             }
-            (Answer::Readable, _) => match env.store.lookup(&pending.ledger_key(), want_of(&pending)) {
-                Lookup::Done(found) => self.end_read(env, pending, found),
-                Lookup::NeedsIo(id) => self.served.wait_for(id, WaitingLookup::Read(Box::new(pending))),
-            },
+            (Answer::Readable, _) => {
+                env.counters.consistent_index_reads += 1;
+                self.look_up(env, pending);
+            }
             // Nothing was proposed, or another entry took its place: it may be decided anew.
             (Answer::Unavailable(Cause::NotLeader { .. } | Cause::NotReady | Cause::LeaderChanged), _) => {
                 self.todo.push_back(super::Todo::Dispatch(Box::new(pending)));
@@ -260,6 +264,28 @@ impl ConsistentGroups {
                 };
                 pending.reply(env, Err(error));
             }
+        }
+    }
+
+    /// Whether this store leads a group with a lease, by a reading of the clock that is taken now: the read has come.
+    ///
+    /// The voters' promises are needed from now on, so their nodes are asked often for a while.
+    fn is_leased(&mut self, env: &mut Env, key: GroupKey) -> bool {
+        let Some(held) = self.groups.get_mut(&key).filter(|held| !held.is_held()) else { return false };
+        let clock = &env.clock;
+        if !held.group.serves_read(self.turn_began, || clock.lease()) {
+            return false;
+        }
+        let others = held.voters.iter().filter(|voter| **voter != held.voter);
+        others.for_each(|voter| env.peers.note_needed(voter.node));
+        true
+    }
+
+    /// Looks the key of a confirmed read up.
+    fn look_up(&mut self, env: &mut Env, pending: Pending) {
+        match env.store.lookup(&pending.ledger_key(), want_of(&pending)) {
+            Lookup::Done(found) => self.end_read(env, pending, found),
+            Lookup::NeedsIo(id) => self.served.wait_for(id, WaitingLookup::Read(Box::new(pending))),
         }
     }
 

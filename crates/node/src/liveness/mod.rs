@@ -18,6 +18,7 @@
 
 pub(crate) mod peers;
 
+use crate::consistent::leases;
 use crate::peer::{AskId, Load, NodeId, PeerMessage};
 use crate::shard::effect::Effect;
 use crate::shard::env::Env;
@@ -39,7 +40,8 @@ fn ping(env: &mut Env, props: Sums<'_>, to: NodeId) {
     let (id, life, load) = (env.ping_id(), env.peers.life(), env.gauges.reported_load());
     let (props, now) = (props(env), env.now());
     env.peers.note_asked(to, now);
-    env.send(to, PeerMessage::Ping { id, life, load, props });
+    let promise = leases::ping_block_to(env, to, env.peers.life_of(to));
+    env.send(to, PeerMessage::Ping { id, life, load, props, promise });
 }
 
 /// Pings all that can be reached, which so hear what this shard says of itself.
@@ -72,7 +74,8 @@ pub(crate) fn on_ping(
     theirs: Option<PropsSums>,
 ) {
     let (life, load) = (env.peers.life(), env.gauges.reported_load());
-    let pong = PeerMessage::Pong { id, life, load, props: props(env) };
+    let promise = leases::ping_block_to(env, from, their_life);
+    let pong = PeerMessage::Pong { id, life, load, props: props(env), promise };
     env.send(from, pong);
 
     match env.peers.life_if_up(from) {

@@ -392,6 +392,14 @@ impl Peers {
         self.is_used = true;
     }
 
+    /// Takes note that a peer is needed, though it is sent nothing: it is asked often.
+    pub fn note_needed(&mut self, node: NodeId) {
+        self.note_used();
+        if let Some(peer) = self.of_mut(node) {
+            peer.is_used = true;
+        }
+    }
+
     /// Takes note of a message to a peer: that it is in use, and how long the message may take.
     pub fn note_sent(&mut self, to: NodeId, message: &PeerMessage, clock: &dyn Clock) {
         if is_small_talk(message) {

@@ -17,6 +17,7 @@ use kv::props::PropsSums;
 use kv::replica::{Answer, Ask, Reason};
 use kv::{Error, Page, PageAsk, PropsChange, Request, Response};
 use strong::Endpoint;
+use strong::promise::Block;
 
 /// The first version of the protocol in which there are consistent bucket types. A cluster has them only once all its
 /// members speak it.
@@ -74,6 +75,8 @@ pub enum PeerMessage {
         load: Load,
         /// Sums over the properties that it knows; a program older than version 5 does not say.
         props: Option<PropsSums>,
+        /// The sender's word about promises; a program older than version 11 does not say.
+        promise: Option<PromiseBlock>,
     },
     /// I am.
     Pong {
@@ -85,6 +88,8 @@ pub enum PeerMessage {
         load: Load,
         /// Sums over the properties that it knows, as in a ping.
         props: Option<PropsSums>,
+        /// Its word about promises, as in a ping.
+        promise: Option<PromiseBlock>,
     },
     /// A question to a replica.
     Ask {
@@ -221,6 +226,9 @@ pub enum PeerMessage {
         to: ShardId,
         /// The urgency of all of them.
         lane: strong::envelope::Lane,
+        /// The sender's word about promises to the process of the envelope; a program older than version 11 does not
+        /// say.
+        block: Option<Block>,
         /// A [`strong::envelope::Envelope`].
         envelope: Bytes,
     },
@@ -251,6 +259,15 @@ pub enum PeerMessage {
         /// The answer.
         answer: LeaderAnswer,
     },
+}
+
+/// A word about promises between two processes, outside of an envelope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PromiseBlock {
+    /// The process that it is for; another one of the node drops it.
+    pub life: u64,
+    /// The word.
+    pub block: Block,
 }
 
 /// The answer of a node that was asked as the leader of a group.

@@ -15,6 +15,12 @@ base::counters! {
         consistent_puts => "consistent_puts_total",
         /// Times that a consistent group got its leader here.
         consistent_elections => "consistent_elections_total",
+        /// Reads of consistent types that leaders here answered by their leases.
+        consistent_lease_reads => "consistent_lease_reads_total",
+        /// Reads of consistent types that were confirmed by another node before they were answered here.
+        consistent_index_reads => "consistent_index_reads_total",
+        /// Promises to other nodes that had lapsed, and were renewed before a vote closed them.
+        consistent_promises_lapsed => "consistent_promises_lapsed_total",
         /// Catch-ups of consistent groups begun.
         consistent_catch_ups,
         /// Learners added by leaders here, each in the place of a lost store.

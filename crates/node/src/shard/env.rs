@@ -17,6 +17,7 @@ use super::output::Output;
 use super::owners::{FoldOwners, ScanOwners};
 use super::reply_to::ReplyTo;
 use crate::consistent::agreement::Agreement;
+use crate::consistent::leases::LeaseConfig;
 use crate::frontdoor::latency::Latency;
 use crate::hop::{Hop, RequestTimes, ShardId};
 use crate::liveness::peers::Peers;
@@ -51,6 +52,8 @@ pub(crate) struct Env {
     pub topology: Topology,
     /// The agreement on consistent groups as it was published last; empty before that.
     pub agreement: Arc<Agreement>,
+    /// Promises between this process and others, and the use of leases.
+    pub leases: LeaseConfig,
     /// The birth of the store that is durable; none before it is.
     pub birth: Option<Birth>,
     /// Other nodes, and which of them can be reached.
@@ -113,7 +116,7 @@ impl Env {
     /// The environment of a shard that is opened over its store.
     pub fn new(config: ShardConfig, store: Store, table: BucketTable) -> Env {
         let ShardConfig { id, layout, members, ring, limits, clock, mut rng, read_form, .. } = config;
-        let ShardConfig { life, reaping, anti_entropy, rebuilding, gathered, slow, .. } = config;
+        let ShardConfig { life, reaping, anti_entropy, rebuilding, gathered, slow, leases, .. } = config;
         let anti_entropy = anti_entropy.filter(|_| store.has_snapshots());
         let knobs =
             Knobs { id, layout, limits, read_form, reaping, anti_entropy, rebuilding, gathered, slow };
@@ -130,6 +133,7 @@ impl Env {
             rng,
             topology: Topology::at_rest(members, ring),
             agreement: Arc::default(),
+            leases,
             birth: None,
             peers,
             props: table,

@@ -1,5 +1,6 @@
 //! Settings of a shard, and all else that it is opened with.
 
+use crate::consistent::leases::LeaseConfig;
 use crate::frontdoor::slow::SlowRequests;
 use crate::hop::ShardId;
 use crate::layout::Layout;
@@ -54,6 +55,8 @@ pub struct ShardConfig {
     pub gathered: Arc<Budget>,
     /// The log of slow requests.
     pub slow: Arc<SlowRequests>,
+    /// Promises between this process and others, and the use of leases.
+    pub leases: LeaseConfig,
 }
 
 /// Settings of a shard that do not change.

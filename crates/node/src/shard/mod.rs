@@ -48,9 +48,9 @@ pub use output::Output;
 pub use status::{ShardStats, ShardStatus};
 
 use crate::anti_entropy::AntiEntropy;
-use crate::consistent::ConsistentGroups;
 use crate::consistent::agreement::Agreement;
 use crate::consistent::birth::BirthKeeper;
+use crate::consistent::{ConsistentGroups, leases};
 use crate::coverage::Coverage;
 use crate::frontdoor::Frontdoor;
 use crate::frontdoor::admission::AdmittedRequest;
@@ -207,13 +207,16 @@ impl Shard {
     /// Tells other nodes that this one is about to stop. It goes on serving until it is closed.
     pub fn begin_stop(&mut self) {
         self.frontdoor.stop.begin(&mut self.env);
+        self.consistent.begin_leave(&mut self.env);
         let metadata = &self.metadata;
         liveness::ping_all(&mut self.env, &|env| metadata.known(env));
     }
 
     /// Whether nobody waits for a shard that was told to stop, or will ask it anything.
     pub fn is_drained(&self) -> bool {
-        let has_clients = self.requests.tasks().have_clients() || self.consistent.len() > 0;
+        let has_clients = self.requests.tasks().have_clients()
+            || self.consistent.len() > 0
+            || self.consistent.has_to_hand_over(self.env.now());
         self.frontdoor.stop.is_drained(&self.env, has_clients)
     }
 
@@ -247,11 +250,13 @@ impl Shard {
     /// Gives a message of another node to the component that it is for.
     fn deliver(&mut self, from: NodeId, message: PeerMessage) {
         match message {
-            PeerMessage::Ping { id, life, load, props } => {
+            PeerMessage::Ping { id, life, load, props, promise } => {
+                leases::hear_ping(&mut self.env, from, life, promise.as_ref());
                 let metadata = &self.metadata;
                 liveness::on_ping(&mut self.env, &|env| metadata.known(env), (from, id), (life, load), props);
             }
-            PeerMessage::Pong { id, life, load, props } => {
+            PeerMessage::Pong { id, life, load, props, promise } => {
+                leases::hear_ping(&mut self.env, from, life, promise.as_ref());
                 self.frontdoor.stop.has_heard(&self.env, from, id);
                 liveness::on_pong(&mut self.env, from, life, load, props);
             }
@@ -293,8 +298,8 @@ impl Shard {
             }
             PeerMessage::Props { id, change } => self.metadata.on_peer_props(&mut self.env, from, id, change),
             PeerMessage::AskProps { leaves, .. } => self.metadata.on_ask_props(&mut self.env, from, &leaves),
-            PeerMessage::Groups { envelope, .. } => {
-                self.consistent.on_envelope(&mut self.env, from, envelope)
+            PeerMessage::Groups { block, envelope, .. } => {
+                self.consistent.on_envelope(&mut self.env, from, block, envelope)
             }
             PeerMessage::CatchUp { message, .. } => self.consistent.on_catch_up(&mut self.env, from, message),
             PeerMessage::AskLeader { id, ttl_ms, life, number, request } => {
@@ -436,6 +441,7 @@ impl Shard {
         self.frontdoor.stop.tick(&self.env, has_tasks, now);
         let metadata = &self.metadata;
         liveness::tick(&mut self.env, &|env| metadata.known(env), now);
+        leases::tick(&self.env);
         self.anti_entropy.tick_heals(&mut self.env);
         self.handoff.hints.tick(&mut self.env, now);
         self.requests.tick(&mut self.env, now);

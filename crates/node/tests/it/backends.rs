@@ -117,6 +117,7 @@ impl Node {
             rebuilding: node::Rebuilding::default(),
             gathered: base::Budget::unlimited(),
             slow: node::SlowRequests::off(),
+            leases: node::LeaseConfig::starting(node::peer::NodeId(0), 1, 1, node::StrongReads::Ask, &*clock),
         };
         Node { shard: Shard::new(config, store, table), clock, asked: 0 }
     }

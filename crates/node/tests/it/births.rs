@@ -33,7 +33,7 @@ fn open(data: &Path, hold: &Arc<Hold>) -> (Shard, FoundBirth) {
         members: Arc::new(node::Members::alone("n@h")),
         ring: Arc::new(Ring::of_one_node(RingVersion(1), layout.ring_size)),
         limits: kv::Limits::default(),
-        clock,
+        clock: clock.clone(),
         rng: Box::new(SplitMix64::new(99)),
         read_form: kv::ReadStrategy::LocalValue,
         life: 1,
@@ -42,6 +42,7 @@ fn open(data: &Path, hold: &Arc<Hold>) -> (Shard, FoundBirth) {
         rebuilding: node::Rebuilding::default(),
         gathered: base::Budget::unlimited(),
         slow: node::SlowRequests::off(),
+        leases: node::LeaseConfig::starting(node::peer::NodeId(0), 1, 1, node::StrongReads::Ask, &*clock),
     };
     (Shard::new(config, store, table), found)
 }

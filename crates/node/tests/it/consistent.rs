@@ -11,8 +11,9 @@ use kv::{Bucket, DeleteRequest, Error, GetRequest, Prop, PutRequest, Request, Re
 use membership::state::{Founding, StoreBirths};
 use node::consistent::agreement::{Agreement, RegisteredProcess};
 use node::peer::NodeId;
-use node::{Output, PeerMessage, RequestId};
+use node::{Output, PeerMessage, RequestId, StrongReads};
 use object::{HeadView, Metadata};
+use protocol::peer::VERSION;
 use ring::Birth;
 
 use crate::common::cluster::{Cluster, three};
@@ -22,11 +23,11 @@ const TYPE: Bytes = Bytes::from_static(b"strong");
 /// A time in which a death is noticed and a leader elected.
 pub const TAKEOVER: Duration = Duration::from_secs(4);
 
-fn bucket() -> Bucket {
+pub fn bucket() -> Bucket {
     Bucket { bucket_type: TYPE, name: Bytes::from_static(b"b") }
 }
 
-fn key(text: &str) -> Bytes {
+pub fn key(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
@@ -58,7 +59,12 @@ fn agree(cluster: &mut Cluster) {
 }
 
 pub fn consistent(data: &tempfile::TempDir) -> Cluster {
-    let mut cluster = Cluster { births: vec![None; 3], ..three(data) };
+    consistent_with(data, StrongReads::Ask, VERSION)
+}
+
+/// Three nodes that confirm reads in this way, and speak this version of the protocol.
+pub fn consistent_with(data: &tempfile::TempDir, strong_reads: StrongReads, version: u16) -> Cluster {
+    let mut cluster = Cluster { births: vec![None; 3], strong_reads, version, ..three(data) };
     for node in 0..3 {
         cluster.stop(node);
         cluster.births[node] = Birth::of(node as u64 + 1);
@@ -124,7 +130,7 @@ fn delete(cluster: &mut Cluster, node: usize, name: &str, context: Option<Bytes>
 }
 
 /// Whether a node leads a group.
-fn leads(cluster: &Cluster, node: usize) -> bool {
+pub fn leads(cluster: &Cluster, node: usize) -> bool {
     let groups = cluster.nodes[node].as_ref().unwrap().status().groups();
     groups.iter().any(|group| group.role == node::GroupRole::Leader)
 }

@@ -16,6 +16,7 @@ mod deadlines;
 mod ending;
 mod folds;
 mod index;
+mod leases;
 mod listing;
 mod moves;
 mod pace;

@@ -58,6 +58,7 @@ fn writes_wait_for_one_another_while_reads_go_on() {
         rebuilding: node::Rebuilding::default(),
         gathered: base::Budget::unlimited(),
         slow: node::SlowRequests::off(),
+        leases: node::LeaseConfig::starting(node::peer::NodeId(0), 1, 1, node::StrongReads::Ask, &*clock),
     };
     let mut shard = Shard::new(config, store, table);
     for number in 0..MEGABYTES {

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-use base::Rng;
 use base::rng::SplitMix64;
+use base::{Monotonic, Rng};
 use bytes::{BufMut, Bytes, BytesMut};
 use kv::aae::{Axis, Grouping, KeyPage, TreeAnswer, TreeAsk, TreeId};
 use kv::props::{PropsSums, StampedProps, StampedType};
@@ -13,6 +13,7 @@ use kv::{
     Bucket, BucketProps, Conditions, DeleteRequest, Error, Found, Listed, Page, PageAsk, Prop, PropsChange,
     PutRequest, Quorum, Request, Response, Return, Stored, Tags, Want,
 };
+use node::peer::PromiseBlock;
 use node::{AskId, CopyPart, Load, PeerMessage};
 use object::index::IndexEntry;
 use object::{Link, Metadata};
@@ -23,6 +24,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRng, TestRunner};
 use protocol::peer::{FRAME_BYTES_MAX, Frame, VERSION, next_frame};
 use std::sync::Arc;
+use strong::promise::Block;
 
 fn bytes() -> impl Strategy<Value = Bytes> {
     // Now and then long enough for a length of two bytes.
@@ -252,14 +254,33 @@ fn sums() -> impl Strategy<Value = PropsSums> {
     })
 }
 
+fn promise() -> impl Strategy<Value = PromiseBlock> {
+    let stamp = || any::<u64>().prop_map(Monotonic);
+    let told = of((1..u64::MAX, stamp()));
+    (any::<u64>(), stamp(), of(stamp()), told, any::<bool>(), any::<bool>()).prop_map(
+        |(life, stamp, echo, promise, asks, is_released)| PromiseBlock {
+            life,
+            block: Block { stamp, echo, promise, asks, is_released },
+        },
+    )
+}
+
 fn message() -> impl Strategy<Value = PeerMessage> {
     let id = any::<u64>().prop_map(AskId);
     let ttl = any::<u32>();
     prop_oneof![
-        (id.clone(), any::<u64>(), any::<u32>(), of(sums()))
-            .prop_map(|(id, life, load, props)| PeerMessage::Ping { id, life, load: Load(load), props }),
-        (id.clone(), any::<u64>(), any::<u32>(), of(sums()))
-            .prop_map(|(id, life, load, props)| PeerMessage::Pong { id, life, load: Load(load), props }),
+        (id.clone(), any::<u64>(), any::<u32>(), of(sums()), of(promise())).prop_map(
+            |(id, life, load, props, promise)| {
+                let promise = promise.filter(|_| props.is_none_or(|props| props.sets.is_some()));
+                PeerMessage::Ping { id, life, load: Load(load), props, promise }
+            }
+        ),
+        (id.clone(), any::<u64>(), any::<u32>(), of(sums()), of(promise())).prop_map(
+            |(id, life, load, props, promise)| {
+                let promise = promise.filter(|_| props.is_none_or(|props| props.sets.is_some()));
+                PeerMessage::Pong { id, life, load: Load(load), props, promise }
+            }
+        ),
         (id.clone(), vec(any::<u64>(), 0..4)).prop_map(|(id, leaves)| PeerMessage::AskProps { id, leaves }),
         (id.clone(), ttl, any::<u64>(), bytes(), ask())
             .prop_map(|(id, ttl_ms, life, key, ask)| PeerMessage::Ask { id, ttl_ms, life, key, ask }),

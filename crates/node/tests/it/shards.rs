@@ -41,6 +41,8 @@ impl Node {
             stores.push(store);
         }
         let table = table.unwrap();
+        let reads = node::StrongReads::Ask;
+        let leases = node::LeaseConfig::starting(node::peer::NodeId(0), 1, SHARDS, reads, &*clock);
         let shards = (0..SHARDS).zip(stores).map(|(shard, store)| {
             let config = ShardConfig {
                 id: ShardId(shard),
@@ -57,6 +59,7 @@ impl Node {
                 rebuilding: node::Rebuilding::default(),
                 gathered: base::Budget::unlimited(),
                 slow: node::SlowRequests::off(),
+                leases: leases.clone(),
             };
             Shard::new(config, store, table.clone())
         });

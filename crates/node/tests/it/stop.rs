@@ -117,7 +117,7 @@ fn who_was_just_started_waits_for_all() {
 fn an_answer_to_what_was_asked_before_is_no_sign_of_having_heard() {
     let data = folder();
     let mut cluster = five(&data);
-    let asked = PeerMessage::Ping { id: AskId(0), life: 0, load: Load(0), props: None };
+    let asked = PeerMessage::Ping { id: AskId(0), life: 0, load: Load(0), props: None, promise: None };
     cluster.deliver(1, 2, &asked);
     let mut outputs = Vec::new();
     cluster.nodes[2].as_mut().unwrap().take_outputs(&mut outputs);

@@ -305,7 +305,10 @@ fn a_node_that_comes_up_is_told_until_it_has_heard() {
     cluster.cuts.extend([(0, 1), (2, 1)]);
     for node in [0, 2] {
         let shard = cluster.nodes[node].as_mut().unwrap();
-        shard.peer(NodeId(1), PeerMessage::Pong { id: AskId(0), life, load: Load(0), props: None });
+        shard.peer(
+            NodeId(1),
+            PeerMessage::Pong { id: AskId(0), life, load: Load(0), props: None, promise: None },
+        );
     }
     cluster.run();
     cluster.cuts.clear();

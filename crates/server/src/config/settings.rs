@@ -9,6 +9,7 @@ use backends::Kind;
 use engine::compression::ZSTD_LEVELS;
 use engine::{Codec, CompressAt, Durability, fold::JournalCheck};
 use kv::ReadStrategy;
+use node::StrongReads;
 use node::http::HostName;
 use node::layout::SHARDS_MAX;
 use node::{Rebuilding, SlowKeys, Turns, store::TypeBackends};
@@ -162,6 +163,8 @@ settings! {
     sync_interval: Duration = Duration::from_secs(1);
     /// Requests of a read in a cluster: value here and heads of the others, heads of all first, or values of all
     read_form: ReadStrategy = ReadStrategy::LocalValue;
+    /// Reads of consistent bucket types: by the lease of a leader, which rests on clocks, or by a question to others
+    strong_reads: StrongReads = StrongReads::Ask;
     // The default is Riak's.
     /// Removal of the tombstone of a deleted key: never, at once, or after a time such as 3s
     delete_mode: Option<Duration> { "keep" => None, "immediate" => Some(Duration::ZERO) }

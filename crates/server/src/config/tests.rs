@@ -110,7 +110,7 @@ fn what_is_wrong_is_refused_where_it_stands() {
         refused(&[], &[], "name = 'a@b'\n\nsharts = 3\n"),
         "a.toml:3: unknown key \"sharts\"; did you mean shards?; the keys are data, pb_listen, http_listen, \
          https_listen, tls_cert, tls_key, tls_client_ca, tls_client_crl, http_host, insecure, name, ring_size, shards, \
-         backend, type_backends, durability, sync_interval, read_form, delete_mode, anti_entropy, tree_rebuild, \
+         backend, type_backends, durability, sync_interval, read_form, strong_reads, delete_mode, anti_entropy, tree_rebuild, \
          tree_rebuild_check, tree_rebuild_turns, compression, compress_at, zstd_level, memory, memtable, block_cache, \
          space_target, disk_reserve, scrub_period, waste_retention, backup_dir, connections_max, \
          idle_timeout, log_format, slow, slow_keys, drain_wait, cluster, join, zone, weight, peer_listen, \

@@ -8,6 +8,7 @@ use backends::Kind;
 use engine::compression::{Codec, CompressAt};
 use engine::{Durability, fold::JournalCheck};
 use kv::ReadStrategy;
+use node::StrongReads;
 use node::http::HostName;
 use node::{SlowKeys, Turns, store::TypeBackends};
 use os::Address;
@@ -121,6 +122,9 @@ macro_rules! words {
 
 words! {
     Durability { "none" => Durability::None, "interval" => Durability::Interval, "sync" => Durability::Sync }
+    StrongReads {
+        "lease" => StrongReads::Lease, "ask" => StrongReads::Ask
+    }
     ReadStrategy {
         "local" => ReadStrategy::LocalValue, "heads" => ReadStrategy::Heads, "values" => ReadStrategy::Values
     }

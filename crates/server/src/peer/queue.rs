@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn ping(id: u64) -> PeerMessage {
-        PeerMessage::Ping { id: AskId(id), life: 0, load: Load(0), props: None }
+        PeerMessage::Ping { id: AskId(id), life: 0, load: Load(0), props: None, promise: None }
     }
 
     #[test]

@@ -60,6 +60,7 @@ pub(crate) fn local(data: &Path, membership: membership::Handle) -> Rc<Local> {
         rebuilding: node::Rebuilding::default(),
         gathered: base::Budget::unlimited(),
         slow: node::SlowRequests::off(),
+        leases: node::LeaseConfig::starting(NodeId(1), 7, 1, node::StrongReads::Ask, &OsClock::new()),
     };
     let (shard, mailboxes) = (Shard::new(config, store, table), Arc::new(Mailboxes::new(1)));
     Rc::new(Local::new(
@@ -125,7 +126,7 @@ async fn ends_by(local: &Local, now: Monotonic, mut channel: Channel, mut input:
 }
 
 fn pong(id: u64) -> PeerMessage {
-    PeerMessage::Pong { id: AskId(id), life: 7, load: Load(0), props: None }
+    PeerMessage::Pong { id: AskId(id), life: 7, load: Load(0), props: None, promise: None }
 }
 
 #[tokio::test(flavor = "current_thread")]

@@ -73,6 +73,7 @@ impl Host {
             reaping: plan.reaping,
             anti_entropy: plan.anti_entropy,
             rebuilding: plan.rebuilding,
+            strong_reads: node::StrongReads::Ask,
             disk: plan.disk,
             drift_ppm_max: 200,
         };

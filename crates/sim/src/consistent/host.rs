@@ -2,6 +2,7 @@
 
 use super::Event;
 use super::plan::Plan;
+use super::tally::Counted;
 use crate::SimTime;
 use crate::cluster::rot::Watch;
 use crate::disk::DiskImage;
@@ -53,8 +54,8 @@ pub(super) struct Host {
     pub(super) registers: bool,
     /// The version of the agreement that it heard of last.
     pub(super) heard: u64,
-    /// Catch-ups that its process has begun, as it was looked at last.
-    pub(super) catch_ups: u64,
+    /// The counters of its process, as it was looked at last.
+    pub(super) counted: Counted,
     pub(super) is_slow: bool,
     /// The ends of its journal, between which bits may flip.
     pub(super) watch: Watch,
@@ -82,6 +83,7 @@ impl Host {
             reaping: Reaping::after(None),
             anti_entropy: plan.anti_entropy,
             rebuilding: Rebuilding::default(),
+            strong_reads: plan.strong_reads,
             disk: plan.disk,
             drift_ppm_max: plan.drift_ppm_max,
         };
@@ -100,7 +102,7 @@ impl Host {
             kept: Vec::new(),
             registers: false,
             heard: 0,
-            catch_ups: 0,
+            counted: Counted::default(),
             is_slow: false,
             watch: Watch::default(),
         }
@@ -127,7 +129,7 @@ impl Host {
         self.told_down.clear();
         self.gives_up = false;
         self.registers = false;
-        (self.heard, self.catch_ups) = (0, 0);
+        (self.heard, self.counted) = (0, Counted::default());
         self.given.clear();
         self.kept.clear();
         self.watch = Watch::default();

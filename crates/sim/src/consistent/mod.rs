@@ -65,6 +65,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strong::linearizability::Operation;
 
+use tally::Counted;
 pub use tally::Tally;
 
 /// Groups whose keys clients use.
@@ -345,18 +346,18 @@ impl World {
     /// Checks that each term has one leader.
     fn look_at_leaders(&mut self) -> Verdict {
         for at in 0..self.hosts.len() {
-            let (mut terms, mut catch_ups, mut is_suspect) = (Vec::new(), 0, false);
+            let (mut terms, mut counted, mut is_suspect) = (Vec::new(), Counted::default(), false);
             for shard in 0..self.hosts[at].shards() {
                 let Some(shard) = self.hosts[at].machine.shard(shard) else { continue };
-                catch_ups += shard.stats().counters.consistent_catch_ups;
+                counted.add(&shard.stats().counters);
                 let leads = |report: &node::GroupReport| report.role == node::GroupRole::Leader;
                 is_suspect |= shard.status().groups().iter().any(|it| it.is_suspect);
                 terms.extend(
                     shard.status().groups().iter().filter(|it| leads(it)).map(|it| (it.prefix, it.term)),
                 );
             }
-            self.tally.catch_ups += catch_ups.saturating_sub(self.hosts[at].catch_ups);
-            self.hosts[at].catch_ups = catch_ups;
+            self.tally.count_since(&self.hosts[at].counted, &counted);
+            self.hosts[at].counted = counted;
             if is_suspect && !self.hosts[at].is_hurt {
                 return Err(Violation::new(SUSPECT, format!("n{at}")));
             }

@@ -10,6 +10,7 @@ use crate::trace::Trace;
 use base::Rng;
 use base::rng::SplitMix64;
 use engine::{Durability, GroupKeys, Options};
+use node::StrongReads;
 use std::time::Duration;
 
 /// The largest difference of a clock from the true time, in parts of a million: the failure model's 5 %.
@@ -118,6 +119,8 @@ pub(super) struct Plan {
     pub(super) clients: usize,
     /// Keys of each group that clients use.
     pub(super) keys: u64,
+    /// How leaders confirm reads.
+    pub(super) strong_reads: StrongReads,
     pub(super) disk: DiskOdds,
     pub(super) drift_ppm_max: u32,
     pub(super) inside: NetworkConfig,
@@ -165,6 +168,7 @@ impl Plan {
             options,
             clients: index_below(rng, 6) + 4,
             keys: if character == Character::Contention { 1 } else { between(rng, 1, 3) },
+            strong_reads: strong_reads(seed),
             disk: disk(rng, character),
             drift_ppm_max: if rng.chance(1, 2) { DRIFT_PPM_MAX } else { 200 },
             inside: inside(rng, character),
@@ -220,6 +224,13 @@ impl Plan {
         faults.into_iter().filter(|(enabled, _)| *enabled).for_each(|(_, fault)| trace.enable(fault));
         self.random_loss().iter().for_each(|loss| trace.enable(loss.fault()));
     }
+}
+
+/// Leases in three of four lives: the rest confirm each read. Drawn apart, so that lives are otherwise those without
+/// leases.
+fn strong_reads(seed: Seed) -> StrongReads {
+    let rng = &mut seed.stream("strong reads", 0);
+    if rng.chance(3, 4) { StrongReads::Lease } else { StrongReads::Ask }
 }
 
 /// Options of all stores: so small in lives about disks that each segment and memtable has some writes.

@@ -88,6 +88,7 @@ pub(super) fn open_shard(place: Place) -> Result<Shard> {
     let (mut store, _) = Store::open(&layout::shard_dir(Path::new("/data"), 0), options, platform)?;
     let table = node::read_props(&mut store, &mut *disk.handle())?;
     let (members, ring) = topology()?;
+    let leases = node::LeaseConfig::starting(members.here(), life, 1, node::StrongReads::Ask, &*clock());
     let config = ShardConfig {
         id: ShardId(0),
         layout,
@@ -103,6 +104,7 @@ pub(super) fn open_shard(place: Place) -> Result<Shard> {
         rebuilding: node::Rebuilding::default(),
         gathered: base::Budget::unlimited(),
         slow: node::SlowRequests::off(),
+        leases,
     };
     Ok(Shard::new(config, store, table))
 }

@@ -27,7 +27,7 @@ mod rows;
 mod tests;
 mod trees;
 
-use super::{AskId, CopyPart, LeaderAnswer, Load, PeerMessage};
+use super::{AskId, CopyPart, LeaderAnswer, Load, PeerMessage, PromiseBlock};
 use crate::hop::ShardId;
 use bytes::{Bytes, BytesMut};
 use field::Field;
@@ -38,6 +38,7 @@ use protocol::peer::frame::{self, Frame, Header, TooLarge};
 use protocol::peer::{FRAME_BYTES_MAX, Malformed, Reader};
 use strong::Endpoint;
 use strong::envelope::Lane;
+use strong::promise::Block;
 
 /// A frame's kind: which message it is.
 mod kind {
@@ -80,6 +81,14 @@ mod kind {
     pub(super) const CATCH_UP: u8 = 29;
     pub(super) const ASK_LEADER: u8 = 30;
     pub(super) const LEADER_ANSWER: u8 = 31;
+    /// Urgent messages of consistent groups, behind their sender's word about promises.
+    pub(super) const GROUPS_LIVENESS_PROMISED: u8 = 32;
+    /// Other messages of consistent groups, behind their sender's word about promises.
+    pub(super) const GROUPS_PROMISED: u8 = 33;
+    /// A ping with its sender's word about promises.
+    pub(super) const PING_PROMISED: u8 = 34;
+    /// A pong with its sender's word about promises.
+    pub(super) const PONG_PROMISED: u8 = 35;
 }
 
 /// The load that a node without memory for a message is taken to have: more than makes others prefer another replica.
@@ -153,6 +162,9 @@ pub(crate) const VERSION_GROUPS: u16 = 9;
 
 /// The first version in which a quorum that is not met names disks without room.
 const VERSION_ROOM: u16 = 9;
+
+/// The first version in which processes promise each other not to vote.
+const VERSION_PROMISES: u16 = 11;
 
 /// The first version in which it is said that a backend cannot do something.
 const VERSION_BACKENDS: u16 = 7;
@@ -232,6 +244,12 @@ impl PeerMessage {
 
     fn header(&self, version: u16) -> Header {
         let (kind, id, ttl_ms) = match self {
+            PeerMessage::Ping { id, promise, props, .. } if names_promise(version, promise, *props) => {
+                (kind::PING_PROMISED, id, 0)
+            }
+            PeerMessage::Pong { id, promise, props, .. } if names_promise(version, promise, *props) => {
+                (kind::PONG_PROMISED, id, 0)
+            }
             PeerMessage::Ping { id, props, .. } if names_sums(version, *props) => (kind::PING_SUMS, id, 0),
             PeerMessage::Pong { id, props, .. } if names_sums(version, *props) => (kind::PONG_SUMS, id, 0),
             PeerMessage::Ping { id, props, .. } if names_props(version, *props) => (kind::PING_PROPS, id, 0),
@@ -262,8 +280,13 @@ impl PeerMessage {
             PeerMessage::AskTree { id, .. } => (kind::ASK_TREE, id, 0),
             PeerMessage::Tree { id, .. } => (kind::TREE, id, 0),
             PeerMessage::Membership { .. } => (kind::MEMBERSHIP, &AskId(0), 0),
-            PeerMessage::Groups { to, lane, .. } => {
-                let kind = if *lane == Lane::Liveness { kind::GROUPS_LIVENESS } else { kind::GROUPS };
+            PeerMessage::Groups { to, lane, block, .. } => {
+                let kind = match (lane, block.is_some() && version >= VERSION_PROMISES) {
+                    (Lane::Liveness, false) => kind::GROUPS_LIVENESS,
+                    (Lane::Requests, false) => kind::GROUPS,
+                    (Lane::Liveness, true) => kind::GROUPS_LIVENESS_PROMISED,
+                    (Lane::Requests, true) => kind::GROUPS_PROMISED,
+                };
                 (kind, &AskId(to.0.into()), 0)
             }
             PeerMessage::CatchUp { to, .. } => (kind::CATCH_UP, &AskId(to.0.into()), 0),
@@ -339,9 +362,13 @@ impl PeerMessage {
                 request::put_leader_request(request, out)
             }
             PeerMessage::LeaderAnswer { id: _, answer } => request::put_leader_answer(answer, out),
-            PeerMessage::Groups { envelope: body, .. } | PeerMessage::CatchUp { message: body, .. } => {
-                Ok(Some(body))
+            PeerMessage::Groups { to: _, lane: _, block, envelope } => {
+                if let Some(block) = block.as_ref().filter(|_| version >= VERSION_PROMISES) {
+                    block.put(out);
+                }
+                Ok(Some(envelope))
             }
+            PeerMessage::CatchUp { to: _, message } => Ok(Some(message)),
             _ => {
                 self.put_fields(version, out);
                 Ok(None)
@@ -352,10 +379,14 @@ impl PeerMessage {
     /// Appends the fields of a message without a value behind them.
     fn put_fields(&self, version: u16, out: &mut BytesMut) {
         match self {
-            PeerMessage::Ping { id: _, life, load, props }
-            | PeerMessage::Pong { id: _, life, load, props } => {
+            PeerMessage::Ping { id: _, life, load, props, promise }
+            | PeerMessage::Pong { id: _, life, load, props, promise } => {
                 life.put(out);
                 load.put(out);
+                if let Some(promise) = promise.as_ref().filter(|_| names_promise(version, promise, *props)) {
+                    promise.life.put(out);
+                    promise.block.put(out);
+                }
                 put_sums(*props, version, out);
             }
             PeerMessage::AskProps { id: _, leaves } => leaves.put(out),
@@ -461,6 +492,19 @@ fn names_sums(version: u16, props: Option<PropsSums>) -> bool {
     version >= VERSION_SUMS && props.is_some_and(|sums| sums.sets.is_some())
 }
 
+/// Whether a ping or a pong has its sender's word about promises. Behind it come both sums over properties, or nothing.
+fn names_promise(version: u16, promise: &Option<PromiseBlock>, props: Option<PropsSums>) -> bool {
+    version >= VERSION_PROMISES && promise.is_some() && (props.is_none() || names_sums(version, props))
+}
+
+/// The word about promises in a ping or a pong of this kind.
+fn take_promise(kind: u8, from: &mut Reader) -> Result<Option<PromiseBlock>, Malformed> {
+    if !matches!(kind, kind::PING_PROMISED | kind::PONG_PROMISED) {
+        return Ok(None);
+    }
+    Ok(Some(PromiseBlock { life: Field::take(from)?, block: Block::read(from)? }))
+}
+
 fn take_ask(id: AskId, ttl_ms: u32, life: u64, from: &mut Reader) -> Result<PeerMessage, Malformed> {
     Ok(PeerMessage::Ask { id, ttl_ms, life, key: Field::take(from)?, ask: Field::take(from)? })
 }
@@ -469,6 +513,7 @@ fn take_ask(id: AskId, ttl_ms: u32, life: u64, from: &mut Reader) -> Result<Peer
 fn take_props(kind: u8, from: &mut Reader) -> Result<Option<PropsSums>, Malformed> {
     Ok(match kind {
         kind::PING | kind::PONG => None,
+        kind::PING_PROMISED | kind::PONG_PROMISED if from.end().is_ok() => None,
         kind::PING_PROPS | kind::PONG_PROPS => {
             Some(PropsSums { all: Field::take(from)?, sets: None, is_kept: false })
         }
@@ -483,13 +528,15 @@ fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
     let (id, ttl_ms) = (AskId(frame.id), frame.ttl_ms);
     let from = &mut Reader::new(frame.body);
     let message = match frame.kind {
-        kind::PING | kind::PING_PROPS | kind::PING_SUMS => {
+        kind::PING | kind::PING_PROPS | kind::PING_SUMS | kind::PING_PROMISED => {
             let (life, load) = (Field::take(from)?, Field::take(from)?);
-            PeerMessage::Ping { id, life, load, props: take_props(frame.kind, from)? }
+            let promise = take_promise(frame.kind, from)?;
+            PeerMessage::Ping { id, life, load, props: take_props(frame.kind, from)?, promise }
         }
-        kind::PONG | kind::PONG_PROPS | kind::PONG_SUMS => {
+        kind::PONG | kind::PONG_PROPS | kind::PONG_SUMS | kind::PONG_PROMISED => {
             let (life, load) = (Field::take(from)?, Field::take(from)?);
-            PeerMessage::Pong { id, life, load, props: take_props(frame.kind, from)? }
+            let promise = take_promise(frame.kind, from)?;
+            PeerMessage::Pong { id, life, load, props: take_props(frame.kind, from)?, promise }
         }
         kind::ASK_PROPS => PeerMessage::AskProps { id, leaves: Field::take(from)? },
         kind::ASK => take_ask(id, ttl_ms, 0, from)?,
@@ -537,7 +584,13 @@ fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
         kind::PROPS_IN_FORCE => PeerMessage::PropsInForce { id },
         kind::GROUPS_LIVENESS | kind::GROUPS => {
             let lane = if frame.kind == kind::GROUPS { Lane::Requests } else { Lane::Liveness };
-            PeerMessage::Groups { to: shard_of(id)?, lane, envelope: from.rest() }
+            PeerMessage::Groups { to: shard_of(id)?, lane, block: None, envelope: from.rest() }
+        }
+        kind::GROUPS_LIVENESS_PROMISED | kind::GROUPS_PROMISED => {
+            let is_urgent = frame.kind == kind::GROUPS_LIVENESS_PROMISED;
+            let lane = if is_urgent { Lane::Liveness } else { Lane::Requests };
+            let block = Some(Block::read(from)?);
+            PeerMessage::Groups { to: shard_of(id)?, lane, block, envelope: from.rest() }
         }
         kind::CATCH_UP => PeerMessage::CatchUp { to: shard_of(id)?, message: from.rest() },
         kind::ASK_LEADER => {

@@ -1,6 +1,7 @@
 use super::error::{NAMES, OTHER};
 use super::*;
 use crate::peer::{CopyPart, Load};
+use base::Monotonic;
 use bytes::BufMut;
 use kv::aae::{Axis, Grouping, KeyPage, TreeAnswer, TreeAsk, TreeId};
 use kv::fold::{Finds, Fold, KeyClock, KeySpan, Modified, Purge, Scope, Segments, Stats, Sum, TreeSize};
@@ -106,11 +107,17 @@ fn sums(all: u64, sets: Option<u64>) -> Option<PropsSums> {
 }
 
 fn ping(props: Option<PropsSums>) -> PeerMessage {
-    PeerMessage::Ping { id: ID, life: 7, load: Load(2), props }
+    PeerMessage::Ping { id: ID, life: 7, load: Load(2), props, promise: None }
 }
 
 fn pong(props: Option<PropsSums>) -> PeerMessage {
-    PeerMessage::Pong { id: ID, life: 7, load: Load(2), props }
+    PeerMessage::Pong { id: ID, life: 7, load: Load(2), props, promise: None }
+}
+
+/// A block that asks for a promise, and has heard the receiver.
+fn block() -> Block {
+    let (stamp, echo) = (Monotonic(8), Some(Monotonic(9)));
+    Block { stamp, echo, promise: None, asks: true, is_released: false }
 }
 
 /// A message for every kind, its kind, its time to live and its body.
@@ -692,6 +699,8 @@ fn an_older_program_is_not_told_of_errors_that_it_does_not_know() {
 fn of_groups() -> Vec<(PeerMessage, u8, &'static [u8])> {
     let (to, envelope) = (ShardId(5), bytes("envelope"));
     let answer = |answer| PeerMessage::LeaderAnswer { id: ID, answer };
+    let groups =
+        |lane, block| PeerMessage::Groups { to, lane, block, envelope: Bytes::from_static(b"envelope") };
     let done = |result| answer(LeaderAnswer::Done(Box::new(result)));
     let ask = |number, request| {
         let request = Box::new(request);
@@ -703,8 +712,10 @@ fn of_groups() -> Vec<(PeerMessage, u8, &'static [u8])> {
     let origin = Endpoint { life: 2, shard: 3 };
     let found = Found { head: bytes("head"), value: Some(bytes("value")), newest_only: false };
     vec![
-        (PeerMessage::Groups { to, lane: Lane::Liveness, envelope: envelope.clone() }, 27, b"envelope"),
-        (PeerMessage::Groups { to, lane: Lane::Requests, envelope: envelope.clone() }, 28, b"envelope"),
+        (groups(Lane::Liveness, None), 27, b"envelope"),
+        (groups(Lane::Requests, None), 28, b"envelope"),
+        (groups(Lane::Liveness, Some(block())), 32, b"\x01\x05\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0envelope"),
+        (groups(Lane::Requests, Some(block())), 33, b"\x01\x05\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0envelope"),
         (PeerMessage::CatchUp { to, message: envelope }, 29, b"envelope"),
         (ask(None, Request::Get(get)), 30, b"\x01\0\0\0\0\0\0\0\0\x04\x01t\x01b\x01k\0\x01\0"),
         (
@@ -733,6 +744,34 @@ fn messages_of_groups_survive_and_go_to_newer_programs_only() {
     }
     let frame = Frame { kind: 28, id: 1 << 16, ttl_ms: 0, body: Bytes::new() };
     assert!(PeerMessage::decode(frame).is_err(), "there is no such shard");
+}
+
+#[test]
+fn promises_are_told_to_newer_programs_only() {
+    let promise = || Some(PromiseBlock { life: 6, block: block() });
+    let (life, load) = (7, Load(2));
+    for props in [None, sums(9, Some(3))] {
+        let ping = |promise| PeerMessage::Ping { id: ID, life, load, props, promise };
+        let pong = |promise| PeerMessage::Pong { id: ID, life, load, props, promise };
+        for (with, without) in [(ping(promise()), ping(None)), (pong(promise()), pong(None))] {
+            let body = frame(encode(&with)).body;
+            let promised = b"\x07\0\0\0\0\0\0\0\x02\0\0\0\x06\0\0\0\0\0\0\0\x01\x05\x08\0\0\0\0\0\0\0\x09";
+            assert!(body.starts_with(promised), "{body:?}");
+            assert_eq!(PeerMessage::decode(frame(encode(&with))), Ok(with.clone()));
+            assert_eq!(decoded(&with, 10), without);
+        }
+    }
+    let (to, lane, envelope) = (ShardId(5), Lane::Liveness, bytes("envelope"));
+    let groups = |block| PeerMessage::Groups { to, lane, block, envelope: envelope.clone() };
+    assert_eq!(decoded(&groups(Some(block())), 10), groups(None));
+}
+
+/// A message as a program of a version reads it.
+fn decoded(message: &PeerMessage, version: u16) -> PeerMessage {
+    let mut out = BytesMut::new();
+    let value = message.encode(version, &mut out).unwrap();
+    out.extend_from_slice(&value.unwrap_or_default());
+    PeerMessage::decode(frame(out)).unwrap()
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub struct Cluster {
     /// How far each node's wall clock is ahead, in microseconds.
     pub ahead: Vec<Arc<AtomicU64>>,
     pub form: ReadStrategy,
+    /// How leaders of groups confirm reads.
+    pub strong_reads: node::StrongReads,
     /// The version of the protocol that all speak.
     pub version: u16,
     pub reaping: Reaping,
@@ -106,6 +108,7 @@ impl Cluster {
             clock: Arc::default(),
             ahead: (0..nodes).map(|_| Arc::default()).collect(),
             form,
+            strong_reads: node::StrongReads::Ask,
             version: VERSION,
             reaping: Reaping::after(None),
             anti_entropy: None,
@@ -151,6 +154,8 @@ impl Cluster {
         );
         let count = self.nodes.len();
         let seed = 99 + node as u64 + self.clock.now().0;
+        let here = NodeId(u16::try_from(node).unwrap());
+        let leases = node::LeaseConfig::starting(here, seed, 1, self.strong_reads, &*self.clock);
         let config = ShardConfig {
             id: ShardId(0),
             layout,
@@ -166,6 +171,7 @@ impl Cluster {
             rebuilding: self.rebuilding,
             gathered: base::Budget::unlimited(),
             slow: Arc::clone(&self.slow),
+            leases,
         };
         self.lives[node] = seed;
         let mut shard = Shard::new(config, store, table);

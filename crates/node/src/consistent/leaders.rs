@@ -1,0 +1,92 @@
+//! Leaders that give their groups to others: at a clean stop, and to the voters that are preferred.
+//!
+//! * *Stop.* Each group here leaves: its leader asks another voter to lead, and takes no requests meanwhile. Requests of
+//!   clients wait here, and then ask the next leader. When all shards have given their leases up, the process releases
+//!   the promises of others, so that groups without a hand-over need not wait for their end.
+//! * *Preferred.* The first voter of a group's list that can be reached is preferred, so each node leads its share. After
+//!   a node was away its groups are led by others. Their leaders give them back when the node was up for
+//!   [`PREFERRED_AFTER`], at a pace, and not while this node is busy.
+//!
+//! Left out: the choice of another voter at a stop, and whether it has all entries, which the group knows.
+
+use std::time::Duration;
+
+use base::Monotonic;
+use strong::group::{Input, LEAVE_PAUSE, VoterId};
+
+use super::group::{GroupKey, HeldGroup};
+use super::{ConsistentGroups, Todo};
+use crate::shard::env::Env;
+
+/// Time for which a node must have been reached before it gets its groups back: a node that starts has other work.
+const PREFERRED_AFTER: Duration = Duration::from_secs(10);
+
+/// Interval of the looks for groups that are to be given back.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Groups of a node that are given back in a look: each costs an election.
+const PREFERRED_MAX: u16 = 20;
+
+/// The hand-overs of a shard.
+#[derive(Debug, Default)]
+pub(super) struct HandOvers {
+    /// The end of the time that a stop waits for the hand-overs.
+    leaves_until: Option<Monotonic>,
+    /// The next look for groups to be given back.
+    look_at: Monotonic,
+}
+
+impl ConsistentGroups {
+    /// The process stops: all groups are to be led by others.
+    pub fn begin_leave(&mut self, env: &mut Env) {
+        let now = env.now();
+        self.hand_overs.leaves_until = Some(now + LEAVE_PAUSE);
+        let mut keys: Vec<GroupKey> = self.groups.keys().copied().collect();
+        keys.sort_unstable();
+        self.todo.extend(keys.into_iter().map(|key| Todo::Step(key, Input::Leave)));
+        self.run(env);
+        if self.groups.values().all(|held| !held.is_held()) {
+            // All have given their leases up. A group that is opened from now on does so before it leads.
+            env.leases.tables.release(env.knobs.id.0);
+        }
+        self.send_envelopes(env, now);
+    }
+
+    /// Whether a stop is to wait for the hand-over of a group.
+    pub fn has_to_hand_over(&self, now: Monotonic) -> bool {
+        self.hand_overs.leaves_until.is_some_and(|until| now < until)
+            && self.groups.values().any(|held| held.group.has_to_hand_over())
+    }
+
+    /// Gives some groups to the voters that are preferred.
+    pub(super) fn give_back(&mut self, env: &Env, now: Monotonic) {
+        if now < self.hand_overs.look_at || env.gauges.is_stopping || env.gauges.queued() > 0 {
+            return;
+        }
+        self.hand_overs.look_at = now + LOOK_EVERY;
+        let most = usize::from((PREFERRED_MAX / env.knobs.layout.shards).max(1));
+
+        let is_due = |held: &HeldGroup| held.given_back.is_none_or(|at| now.since(at) >= PREFERRED_AFTER);
+        let led = self.groups.iter().filter(|(_, held)| held.group.leads() && is_due(held));
+        let preferred = led.filter_map(|(&key, held)| Some((key, self.preferred_of(env, key, held, now)?)));
+        let mut given: Vec<(GroupKey, VoterId)> = preferred.collect();
+        given.sort_unstable();
+        given.truncate(most);
+
+        for (key, voter) in given {
+            if let Some(held) = self.groups.get_mut(&key) {
+                held.given_back = Some(now);
+            }
+            self.todo.push_back(Todo::Step(key, Input::HandOver { voter }));
+        }
+    }
+
+    /// The voter that is to lead a group in place of this store; none if this one is preferred, or if that one was away
+    /// a moment ago.
+    fn preferred_of(&self, env: &Env, key: GroupKey, held: &HeldGroup, now: Monotonic) -> Option<VoterId> {
+        let mut before = held.voters.iter().copied().take_while(|voter| *voter != held.voter);
+        let first = before.find(|voter| self.reaches(env, key, *voter) && env.peers.is_up(voter.node))?;
+        let since = self.reach.get(&first.node).map(|reach| reach.since)?;
+        (held.group.is_settled() && now.since(since) >= PREFERRED_AFTER).then_some(first)
+    }
+}

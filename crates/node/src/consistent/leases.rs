@@ -1,0 +1,95 @@
+//! This shard's part in the promises between processes: blocks that leave and come, and reads by lease.
+//!
+//! All shards of a process share one pair of tables ([`SharedTables`]). Each envelope and each ping to another process
+//! carries a block, so the traffic of any group and any shard renews the promises of all groups of the two processes.
+//!
+//! 1. A block is made when its frame leaves ([`block_to`]), by a reading of the lease clock from before that.
+//! 2. A block that comes is taken before the groups take the messages of its envelope ([`hear`]).
+//! 3. A read that came to a leader with a lease is looked up at once (`serve.rs`). Its voters' nodes count as in use
+//!    then, so pings go on and renew their promises. A node that serves nothing lets its leases lapse.
+//! 4. Each turn of a shard brings a reading of the clock, by which its groups close promises.
+//!
+//! Invariant: readings of the lease clock are compared with each other only.
+//!
+//! Left out: the rules and their argument, which crate `strong` and decision 105 have.
+
+use std::time::Duration;
+
+use base::{Clock, Monotonic};
+use strong::group::StrongReads;
+use strong::promise::{Block, Process, Renewal, SharedTables};
+
+use crate::peer::{NodeId, PromiseBlock};
+use crate::shard::env::Env;
+
+/// The interval at which a shard that has something to do looks at the time.
+const BUSY_TICK: Duration = Duration::from_millis(100);
+
+/// The same of a shard that rests.
+const QUIET_TICK: Duration = Duration::from_millis(1_024);
+
+/// Leases of a process: its tables, and its use of them.
+#[derive(Clone, Debug)]
+pub struct LeaseConfig {
+    /// Promises to other processes and of them, for all shards of this one.
+    pub tables: SharedTables,
+    /// The way in which leaders of this process confirm reads. Promises to others are made in either case.
+    pub reads: StrongReads,
+}
+
+impl LeaseConfig {
+    /// Those of a process that starts now, with a life and so many shards.
+    pub fn starting(
+        here: NodeId,
+        life: u64,
+        shards: u16,
+        reads: StrongReads,
+        clock: &dyn Clock,
+    ) -> LeaseConfig {
+        let tables = SharedTables::new(Process { node: here, life }, shards, clock.lease());
+        LeaseConfig { tables, reads }
+    }
+}
+
+/// The block of an envelope to a process; none without consistent types.
+pub(crate) fn block_to(env: &Env, to: Process) -> Option<Block> {
+    if env.agreement.foundings.is_empty() {
+        return None;
+    }
+    let wants = env.leases.reads == StrongReads::Lease;
+    Some(env.leases.tables.block(to, env.clock.lease(), wants))
+}
+
+/// The block of a ping to a process of a node; none if the process is not known yet.
+pub(crate) fn ping_block_to(env: &Env, node: NodeId, life: u64) -> Option<PromiseBlock> {
+    let process = Process { node, life };
+    block_to(env, process).filter(|_| life != 0).map(|block| PromiseBlock { life, block })
+}
+
+/// Takes the block of a frame to this process.
+pub(crate) fn hear(env: &mut Env, from: Process, block: &Block) {
+    let renewal = env.leases.tables.hear(from, block, env.clock.lease());
+    env.counters.consistent_promises_lapsed += u64::from(renewal == Renewal::Lapsed);
+}
+
+/// Takes the block of a ping, unless it is for an earlier process.
+pub(crate) fn hear_ping(env: &mut Env, from: NodeId, life: u64, promise: Option<&PromiseBlock>) {
+    if let Some(promise) = promise.filter(|promise| promise.life == env.peers.life()) {
+        hear(env, Process { node: from, life }, &promise.block);
+    }
+}
+
+/// Looks at the time, with each tick.
+pub(crate) fn tick(env: &Env) {
+    let within = if env.peers.is_quiet() { QUIET_TICK } else { BUSY_TICK };
+    let now = env.clock.lease();
+    env.leases.tables.note_turn(env.knobs.id.0, now, within);
+}
+
+/// Notes the processes that the cluster has registered.
+pub(super) fn register(env: &Env) {
+    let now: Monotonic = env.clock.lease();
+    for (&node, process) in env.agreement.processes.iter() {
+        env.leases.tables.register(Process { node, life: process.life }, now);
+    }
+}
