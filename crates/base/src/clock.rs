@@ -41,8 +41,8 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Monotonic;
     /// The wall clock reading.
     fn wall(&self) -> Wall;
-    /// The lease clock: it runs also while the machine is suspended, at a rate within 5 % of true time. Its readings are
-    /// never compared with those of [`now`](Clock::now), nor with those of another process.
+    /// The lease clock: it runs also while the machine is suspended, at a rate within 5 % of true time. Its readings
+    /// are never compared with those of [`now`](Clock::now), nor with those of another process.
     fn lease(&self) -> Monotonic;
 }
 

@@ -1,13 +1,13 @@
 //! The rights of one connection: the policy that it goes by, and the user that has logged in.
 //!
 //! 1. A connection begins with the policy in force, in plaintext and without a user.
-//! 2. [`Access::admits`] decides before a request is decoded, [`Access::begin`] once its needs are known. The needs of a
-//!    request whose answer lasts are kept until [`Access::end`].
-//! 3. [`Access::renew`] gives it a newer policy, and looks its user up anew. A user that is gone is no user any more. The
-//!    request under way is checked again.
+//! 2. [`Access::admits`] decides before a request is decoded, [`Access::begin`] once its needs are known. The needs of
+//!    a request whose answer lasts are kept until [`Access::end`].
+//! 3. [`Access::renew`] gives it a newer policy, and looks its user up anew. A user that is gone is no user any more.
+//!    The request under way is checked again.
 //!
-//! A connection by the local socket of the node ([`Access::serve_locally`]) needs no login, and has [`LOCAL_PERMISSIONS`]
-//! alone, in every mode.
+//! A connection by the local socket of the node ([`Access::serve_locally`]) needs no login, and has
+//! [`LOCAL_PERMISSIONS`] alone, in every mode.
 //!
 //! Invariant: with [`Mode::On`], no request of another connection passes without TLS, a user of the policy in hand, and
 //! the grants that it needs. With [`Mode::Permissive`] each passes, and those that would not are counted.

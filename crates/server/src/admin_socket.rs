@@ -7,8 +7,8 @@
 //! 3. Connections are served as those of HTTP, with the rights of [`security::LOCAL_PERMISSIONS`] and without a login.
 //! 4. A clean stop removes the file, before it gives the lock back.
 //!
-//! A path in a socket's address has 107 bytes at most, and that of a data folder may be longer. So the folder is opened,
-//! and the address names the file by the descriptor of the folder.
+//! A path in a socket's address has 107 bytes at most, and that of a data folder may be longer. So the folder is
+//! opened, and the address names the file by the descriptor of the folder.
 //!
 //! Left out: objects, which need a login, and file systems without sockets. A node on such a file system warns and
 //! serves without the socket.

@@ -72,7 +72,7 @@ pub enum Error {
     #[error(
         "{option}: {address}: other machines reach this address, and security is {mode}, so that every client may \
          read, write and administer: listen at a loopback address, or turn security on first (start at loopback \
-         addresses for that), or set --insecure if all who reach the address are trusted"
+         addresses for that), or set --insecure if each client that reaches the address is trusted"
     )]
     Exposed {
         /// The option that names the address.

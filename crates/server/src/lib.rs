@@ -5,10 +5,12 @@
 //! its own thread's shard by a call, not a message; what belongs to another shard hops there in a mailbox,
 //! together with whatever else this turn sends there.
 //!
-//! * `serve.rs`: start and stop. * `client_ports.rs`: the listeners of clients. * `thread.rs`: a shard's thread. * `local.rs`: what connections and the loop
-//!   share on it. * `stream.rs`: a client's connection, in plaintext or under TLS. * `pb.rs`, `http.rs`: connections
-//!   of Riak's protocol buffers and its HTTP. * `connections.rs`,
-//!   `pace.rs`: how long each may take. `input.rs`: what each reads into. `connects.rs`: how many there are. * `mailbox.rs`: messages between threads.
+//! * `serve.rs`: start and stop. `client_ports.rs`: the listeners of clients. `admin_socket.rs`: the local socket.
+//! * `thread.rs`: a shard's thread. `local.rs`: the part of it that connections and the loop share. `mailbox.rs`:
+//!   messages between threads.
+//! * `socket.rs`, `stream.rs`: a client's connection, in plaintext or under TLS. `pb.rs`, `http.rs`: connections of
+//!   Riak's protocol buffers and its HTTP. `connections.rs`, `pace.rs`: the time that each may take. `input.rs`: the
+//!   buffer that each reads into. `connects.rs`: the number of connections.
 //! * `peer/`: links between the nodes of a cluster. `membership/`: what these agree on.
 //! * `backup.rs`: backups while it serves. `trees.rs`: its hash trees, for operators.
 //!   `purge.rs`: tombstones and objects that operators have removed.

@@ -144,8 +144,8 @@ impl Stream {
         self.socket.first_byte().await
     }
 
-    /// Does the handshake of TLS, with its arithmetic on `threads`. `on_hello` is called once the client's whole hello has
-    /// come. Bytes that the client has sent right behind the handshake are appended to `input`.
+    /// Does the handshake of TLS, with its arithmetic on `threads`. `on_hello` is called once the client's whole hello
+    /// has come. Bytes that the client has sent right behind the handshake are appended to `input`.
     ///
     /// # Errors
     /// `UnexpectedEof` if the client ends the connection before.
@@ -249,8 +249,8 @@ fn tell_alert(socket: &Socket, tls: &mut ServerConnection) {
     tls.write_tls(&mut Unwaited(socket)).ok();
 }
 
-/// Decrypts `cipher` to the end of `input`. False once the client has ended its side. After an error TLS has an alert for
-/// the client.
+/// Decrypts `cipher` to the end of `input`. False once the client has ended its side. After an error TLS has an alert
+/// for the client.
 pub(crate) fn decrypt(
     tls: &mut ServerConnection,
     mut cipher: &[u8],

@@ -2,7 +2,8 @@
 //!
 //! A run takes requests that make sense, damages them, cuts them into pieces and gives them to a connection's session,
 //! answering whatever it asks. It fails if the session panics, does not end, answers nothing, gives out a request
-//! without the rights that it needs, or if memory grows over many runs. The same seed makes the same runs. Coverage-guided fuzzing of the same is `cargo fuzz run`.
+//! without the rights that it needs, or if memory grows over many runs. The same seed makes the same runs.
+//! Coverage-guided fuzzing of the same is `cargo fuzz run`.
 
 mod rights;
 

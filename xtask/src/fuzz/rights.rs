@@ -1,8 +1,8 @@
 //! The rights of a connection whose policy changes: random policies and logins, and the check that a request which a
 //! session gives out has them.
 //!
-//! 1. Before each step the connection may get a newer policy. 2. A login may succeed. 3. A request that comes out has the
-//!    rights that it needs by the policy in force, by this module's own simple rule: [`Rights::check`].
+//! 1. Before each step the connection may get a newer policy. 2. A login may succeed. 3. A request that comes out has
+//!    the rights that it needs by the policy in force, by this module's own simple rule: [`Rights::check`].
 //!
 //! Left out: most connections have no policy, as most damage is to be found behind the checks.
 

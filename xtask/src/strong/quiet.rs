@@ -2,8 +2,8 @@
 //!
 //! * Idle: five nodes, 16,384 partitions. Each of many keys of the consistent type is written once, so most groups were
 //!   in use. Then the CPU of each node is measured at rest.
-//! * Start: a node alone with 65,536 groups that were in use, killed and started; beside it the same keys in the default
-//!   type. The time is from the spawn to the first answer.
+//! * Start: a node alone with 65,536 groups that were in use, killed and started; beside it the same keys in the
+//!   default type. The time is from the spawn to the first answer.
 
 use super::{Context, TYPE};
 use crate::load::{Load, Op};

@@ -1,10 +1,10 @@
 //! Leaders that give their groups to others: at a clean stop, and to the voters that are preferred.
 //!
-//! * *Stop.* Each group here leaves: its leader asks another voter to lead, and takes no requests meanwhile. Requests of
-//!   clients wait here, and then ask the next leader. When all shards have given their leases up, the process releases
-//!   the promises of others, so that groups without a hand-over need not wait for their end.
-//! * *Preferred.* The first voter of a group's list that can be reached is preferred, so each node leads its share. After
-//!   a node was away its groups are led by others. Their leaders give them back when the node was up for
+//! * *Stop.* Each group here leaves: its leader asks another voter to lead, and takes no requests meanwhile. Requests
+//!   of clients wait here, and then ask the next leader. When all shards have given their leases up, the process
+//!   releases the promises of others, so that groups without a hand-over need not wait for their end.
+//! * *Preferred.* The first voter of a group's list that can be reached is preferred, so each node leads its share.
+//!   After a node was away its groups are led by others. Their leaders give them back when the node was up for
 //!   [`PREFERRED_AFTER`], at a pace, and not while this node is busy.
 //!
 //! Left out: the choice of another voter at a stop, and whether it has all entries, which the group knows.

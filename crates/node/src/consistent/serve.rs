@@ -2,7 +2,8 @@
 //!
 //! 1. A write looks its key's head up. In the same step, in which nothing is applied, it is proposed with that version.
 //!    A lookup that had to wait for the disk is made again if entries were applied meanwhile.
-//! 2. A read looks its key up at once where this leader has a lease. Else it is confirmed by a majority before. A follower serves it, too: its leader confirms it.
+//! 2. A read looks its key up at once where this leader has a lease. Else it is confirmed by a majority before. A
+//!    follower serves it, too: its leader confirms it.
 //! 3. An answer of the group ends its request. One that was not proposed may go to another leader.
 //!
 //! Invariant: a request whose write may be applied ends as *timeout*, and never as *unavailable*.

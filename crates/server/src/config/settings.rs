@@ -144,7 +144,7 @@ settings! {
     tls_client_crl: Vec<PathBuf> as "FILE,..." = Vec::new();
     /// More names of this node in HTTP's Host header, for browsers and for proxies before a loopback address
     http_host: Vec<HostName> = Vec::new();
-    /// Serve clients beyond this machine although security is not on: all who reach the ports read, write and administer
+    /// Serve other machines without security: each client that reaches a port reads, writes and administers
     insecure: bool = false;
     /// Name of the node
     name: String as "NAME@HOST" where check_name = "annulet@127.0.0.1".to_owned();

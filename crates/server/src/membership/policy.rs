@@ -97,8 +97,8 @@ enum Fate {
 }
 
 impl Waiting {
-    /// The end of the last proposal, by the records of a later state. A proposal makes the version after the one that it
-    /// names, or nothing.
+    /// The end of the last proposal, by the records of a later state. A proposal makes the version after the one that
+    /// it names, or nothing.
     fn fate(&self, state: &State) -> Fate {
         let is_made = |(key, value): &PolicyChange| {
             state.policy().and_then(|records| records.get(key)) == value.as_ref()

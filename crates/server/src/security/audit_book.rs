@@ -1,7 +1,7 @@
 //! The audit log of logins and denials: lines of the target `audit`, within the bounds of [`AuditLimits`].
 //!
-//! A line has the client's address, the user's name as it was sent, and the outcome; that of a denial has the sentence of
-//! the refusal, which names the permission and the bucket. No line has a password, a key or a value.
+//! A line has the client's address, the user's name as it was sent, and the outcome; that of a denial has the sentence
+//! of the refusal, which names the permission and the bucket. No line has a password, a key or a value.
 //!
 //! Left out: requests on connections without a login, and those that the permissive mode lets in; figures count these.
 

@@ -153,8 +153,8 @@ impl DoorGuard {
         Ok(())
     }
 
-    /// Decides on a login of a connection. With security on, all refusals take the same time. The address is that of the
-    /// connection: a header can name any.
+    /// Decides on a login of a connection. With security on, all refusals take the same time. The address is that of
+    /// the connection: a header can name any.
     ///
     /// # Errors
     /// The connection has ended.

@@ -2,8 +2,8 @@
 //!
 //! Wrong passwords from elsewhere do not slow a user down there: [`super::failures`] counts those of the address alone.
 //!
-//! Entries are in two halves. New ones go to the younger half. Once that is full it becomes the older one, and the older
-//! one is forgotten: so room is made without a search.
+//! Entries are in two halves. New ones go to the younger half. Once that is full it becomes the older one, and the
+//! older one is forgotten: so room is made without a search.
 //!
 //! Left out: a restart forgets all. A user is then slowed down until the first login from each address.
 

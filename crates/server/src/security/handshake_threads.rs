@@ -1,4 +1,5 @@
-//! Threads for the arithmetic of handshakes: signatures and keys take up to milliseconds, which a shard's thread has not.
+//! Threads for the arithmetic of handshakes: signatures and keys take up to milliseconds, which a shard's thread has
+//! not.
 //!
 //! The shard's thread reads and writes the socket. Bytes of a handshake go to one of these threads together with the
 //! state of TLS, and come back with it.

@@ -5,8 +5,8 @@
 //!    that is full, else of any. Such a one has cost its client a few bytes.
 //! 3. Otherwise it waits. A place that is given up goes to the one that waits longest and whose network has room.
 //!
-//! Invariants: at most [`UNDER_WAY_MAX`] have a place, and [`OF_NETWORK_MAX`] of a network. None waits that could have a
-//! place. One whose hello has come keeps its place until it ends.
+//! Invariants: at most [`UNDER_WAY_MAX`] have a place, and [`OF_NETWORK_MAX`] of a network. None waits that could have
+//! a place. One whose hello has come keeps its place until it ends.
 //!
 //! Left out: time. The caller ends handshakes that last too long. A connection that has sent nothing needs no place.
 

@@ -6,7 +6,8 @@
 //! * [`DoorGuard`]: the part that the doors of all threads ask, and its figures.
 //! * `logins`: decisions on logins, on a thread of their own where a hash is needed; `failures` bounds guesses,
 //!   `familiar` has the addresses at which guesses from elsewhere slow no user down.
-//! * `handshakes`: places of handshakes of TLS, `handshake_turns` for all threads; [`HandshakeThreads`]: their arithmetic.
+//! * `handshakes`: places of handshakes of TLS, `handshake_turns` for all threads; [`HandshakeThreads`]: their
+//!   arithmetic.
 //! * `audit_book`: lines of the audit log about logins and denials; `audit_limits` bounds them.
 //! * [`password`]: the verifier of a password, made and checked.
 //! * `tls`: the node's end of TLS with clients, and the name in a client's certificate; `revocation` has the lists

@@ -3,8 +3,8 @@
 //! 1. All files are read and checked: those for clients, and those between nodes.
 //! 2. If each is of use, all are put in force. Otherwise nothing changes, and the error names the file.
 //!
-//! Connections that are open stay, but for those of clients whose certificate is not valid any more: they end with their
-//! next message.
+//! Connections that are open stay, but for those of clients whose certificate is not valid any more: they end with
+//! their next message.
 
 use super::door::DoorGuard;
 use crate::membership::Answered;

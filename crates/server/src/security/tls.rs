@@ -1,7 +1,7 @@
 //! TLS of the doors for clients.
 //!
-//! [`ClientTls`] is made of files that are read together. [`super::ClientCertificates`] replaces it as a whole when they
-//! are read again.
+//! [`ClientTls`] is made of files that are read together. [`super::ClientCertificates`] replaces it as a whole when
+//! they are read again.
 //!
 //! The node shows its certificate. With an authority for clients it asks for theirs as well. A client may do without
 //! one: a certificate that is offered is verified, and one that is not of the authority ends the handshake.
@@ -130,8 +130,8 @@ pub(crate) fn check_apart(client_ca: &Path, peer_ca: &Path) -> Result<(), TlsErr
     }
 }
 
-/// Verifies certificates of clients that offer one. With lists, the status of each certificate of the chain is known from
-/// one of them.
+/// Verifies certificates of clients that offer one. With lists, the status of each certificate of the chain is known
+/// from one of them.
 fn verifier(
     client_ca: &Path,
     authorities: Vec<CertificateDer<'static>>,

@@ -1,8 +1,8 @@
 //! A voter whose store lacks keys: some are damaged, or all were dropped for a catch-up. Its log is sound.
 //!
 //! 1. The caller meets damage: [`super::Input::Unreadable`]. The voter goes on to vote and to acknowledge.
-//! 2. A leader that lacks keys asks a reachable voter with all entries to lead (`hand_over.rs`). Until one does, a leader with damaged
-//!    keys serves the others, and an incomplete one serves nothing.
+//! 2. A leader that lacks keys asks a reachable voter with all entries to lead (`hand_over.rs`). Until one does, a
+//!    leader with damaged keys serves the others, and an incomplete one serves nothing.
 //! 3. A follower that lacks keys tells its leader. The leader begins a catch-up, for which the store drops the keys.
 //! 4. Until then this voter stands for election behind the others. It may be the only one with all entries, which
 //!    another one, with the keys, gets from it.

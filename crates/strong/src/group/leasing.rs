@@ -3,13 +3,14 @@
 //! The rules are those of [`crate::promise`]; here they meet the messages of the group:
 //!
 //! 1. A vote request is refused before the library sees it, which would take its term over. A leader refuses while it
-//!    has a lease or heard a majority within [`PROMISE`], unless it has given its lease up; a follower while its promise stands.
+//!    has a lease or heard a majority within [`PROMISE`], unless it has given its lease up; a follower while its
+//!    promise stands.
 //! 2. A candidacy passes the same guard twice: when it begins, and in the step of an answer that may make this voter a
 //!    candidate.
 //! 3. An answer to a leader carries the number of this process's open promise to it, read when the answer is handed
 //!    out. It is that of an answer made then: this voter is in the leader's term, and follows it.
-//! 4. A leader notes the answers of its term. [`Group::serves_read`] compares the clock with the end that they make. The
-//!    tables must have all that is committed: followers serve reads, too.
+//! 4. A leader notes the answers of its term. [`Group::serves_read`] compares the clock with the end that they make.
+//!    The tables must have all that is committed: followers serve reads, too.
 //! 5. Before a question to lead and before a resignation leave, the lease is given up for the rest of the term.
 //!
 //! A group without tables ([`Group::use_leases`]) has none of this, and confirms each read.
@@ -205,8 +206,8 @@ impl Group {
         }
     }
 
-    /// Whether the registered process of a leader has led this term: its start was before that, and is heard of late. The
-    /// process renews the promise of this voter, which so would never stand for election.
+    /// Whether the registered process of a leader has led this term: its start was before that, and is heard of late.
+    /// The process renews the promise of this voter, which so would never stand for election.
     pub(super) fn follows_present_process(&self, leader: VoterId) -> bool {
         let followed = self.leasing.as_ref().and_then(|leasing| Some((leasing, leasing.guard.followed()?)));
         followed.is_some_and(|(leasing, (process, term))| {
