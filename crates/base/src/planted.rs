@@ -181,6 +181,8 @@ pub enum Planted {
     LeaseAcrossLife,
     /// A leader with a lease reads before it has applied all that is committed.
     LeaseBehindCommit,
+    /// A voter keeps the promise to a leader of an earlier term, which does not lead any more.
+    PastLeaderFollowed,
     /// A leader keeps its lease when it asks another voter to lead.
     LeaseAfterHandOver,
     /// A follower that takes over a higher term forgets the leader to which its promise holds.

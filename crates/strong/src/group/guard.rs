@@ -60,8 +60,11 @@ impl Group {
         if !self.passes_guard(from, process, &message, now) {
             return;
         }
-        if let Message::Refused { term, left_ms, .. } = message {
-            return self.on_refused(term, left_ms, now);
+        if let Message::Refused { term, node, life, left_ms } = message {
+            return match self.is_here(Process { node, life }) {
+                true => self.on_asked_to_release(from, term),
+                false => self.on_refused(term, left_ms, now),
+            };
         }
         let message = self.within_room(message);
         if let Message::Resigned { term } = message {

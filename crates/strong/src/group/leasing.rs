@@ -164,6 +164,9 @@ impl Group {
                             Refusal::Promised { leader, term, left } => (leader, term, left),
                         };
                         self.refuse(from, leader, term, left);
+                        if matches!(refusal, Refusal::Promised { .. }) {
+                            self.ask_to_release(leader, term, left);
+                        }
                         false
                     }
                 }
@@ -216,6 +219,31 @@ impl Group {
         })
     }
 
+    /// Whether a process is this one.
+    pub(super) fn is_here(&self, process: Process) -> bool {
+        self.leasing.as_ref().is_some_and(|leasing| leasing.tables.here() == process)
+    }
+
+    /// Asks the leader to which a promise holds whether it leads that term yet. Traffic of other groups renews the
+    /// promise to its process, so a voter that follows a leader of the past would never vote.
+    fn ask_to_release(&mut self, leader: Process, term: u64, left: Duration) {
+        let voter = self.voters().find(|voter| voter.node == leader.node && *voter != self.identity.voter);
+        if let Some(voter) = voter.filter(|_| !base::planted!(PastLeaderFollowed)) {
+            self.refuse(voter, leader, term, left);
+        }
+    }
+
+    /// Answers a voter whose promise is to this process as the leader of a term. One that has a later term never leads
+    /// that one again, and gives its lease up.
+    pub(super) fn on_asked_to_release(&mut self, from: VoterId, term: u64) {
+        if self.leads() {
+            // That one does not know that this voter leads.
+            self.send_heartbeat(from, 0);
+        } else if self.term() > term {
+            self.send(from, Message::Resigned { term });
+        }
+    }
+
     /// Waits as long as a voter refused to vote, and takes over the term of the leader that it named.
     pub(super) fn on_refused(&mut self, term: u64, left_ms: u64, now: Monotonic) {
         if !self.leads() {
@@ -231,8 +259,13 @@ impl Group {
     pub(super) fn may_begin_candidacy(&mut self, now: Monotonic) -> bool {
         let Some(here) = self.leasing.as_ref().map(|leasing| leasing.tables.here()) else { return true };
         let permitted = self.permit(Ballot::Vote, here);
-        if let Err(Refusal::Started { left } | Refusal::Promised { left, .. }) = permitted {
-            self.wait_for_promise(left, now);
+        match permitted {
+            Ok(()) => {}
+            Err(Refusal::Started { left }) => self.wait_for_promise(left, now),
+            Err(Refusal::Promised { leader, term, left }) => {
+                self.ask_to_release(leader, term, left);
+                self.wait_for_promise(left, now);
+            }
         }
         permitted.is_ok()
     }

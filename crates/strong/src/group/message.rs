@@ -150,7 +150,8 @@ pub enum Message {
         /// The entry that is to be applied before the read is served; zero if the read was not confirmed.
         index: u64,
     },
-    /// The sender does not vote: it, or the leader that it follows, has a promise.
+    /// The sender does not vote: it, or the leader that it follows, has a promise. To that leader it is the question
+    /// whether it leads that term yet.
     Refused {
         /// The leader's term.
         term: u64,

@@ -359,3 +359,51 @@ fn a_follower_that_hears_late_of_an_earlier_start_follows_on() {
     let led: Vec<Option<VoterId>> = trio.nodes.iter().map(|node| node.group.leader()).collect();
     assert!(led[2].is_some() && trio.leaders().len() == 1, "{led:?}");
 }
+
+/// Three voters, each of which follows a leader of the past: the second one has led after the first, and has asked the
+/// third to lead, whose election failed.
+fn without_leader() -> Trio {
+    let mut trio = Trio::leased();
+    let term = trio.nodes[0].group.term();
+    let timeout_now = |from: usize, term| {
+        let message = Message::TimeoutNow { term }.encode();
+        Input::MessageOf { from: voter(from), life: 1, message }
+    };
+    trio.step(1, timeout_now(0, term));
+    assert_eq!(trio.leaders(), [1]);
+    trio.ping_all();
+
+    trio.cuts.extend([(1, 2), (2, 0)]);
+    trio.step(2, timeout_now(1, term + 1));
+    assert_eq!((trio.leaders(), trio.nodes[1].group.term()), (vec![], term + 2));
+    trio.cuts.clear();
+    trio
+}
+
+/// Lets time pass in which traffic of other groups renews all promises.
+fn run_with_traffic(trio: &mut Trio) {
+    for _ in 0..20 {
+        trio.run(250 * MILLISECOND);
+        trio.ping_all();
+    }
+}
+
+#[test]
+fn a_voter_that_follows_a_leader_of_the_past_is_released() {
+    let mut trio = without_leader();
+    run_with_traffic(&mut trio);
+    assert_eq!(trio.leaders().len(), 1);
+    assert!(trio.serves(trio.leaders()[0]));
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn planted_past_leader_followed() {
+    use base::planted::{Planted, plant};
+
+    let mut trio = without_leader();
+    plant(Some(Planted::PastLeaderFollowed));
+    run_with_traffic(&mut trio);
+    plant(None);
+    assert_eq!(trio.leaders(), [], "nobody ever votes again");
+}
