@@ -22,19 +22,19 @@ const NEW_KEYS: u64 = 10_000_000;
 
 /// The store that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Store {
+pub(super) enum Store {
     Eventual,
     Consistent,
     Etcd,
 }
 
 /// A row of CPU per operation.
-type Case = (Store, Op);
+pub(super) type Case = (Store, Op);
 
-const GET: Case = (Store::Consistent, Op::Get);
+pub(super) const GET: Case = (Store::Consistent, Op::Get);
 const PUT_ONCE: Case = (Store::Consistent, Op::PutOnce);
 const CAS: Case = (Store::Consistent, Op::Cas);
-const EVENTUAL_GET: Case = (Store::Eventual, Op::Get);
+pub(super) const EVENTUAL_GET: Case = (Store::Eventual, Op::Get);
 const EVENTUAL_PUT: Case = (Store::Eventual, Op::Put);
 const ETCD_GET: Case = (Store::Etcd, Op::Get);
 const ETCD_PUT: Case = (Store::Etcd, Op::Put);
@@ -106,11 +106,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
 fn nodes(context: &Context) -> Result<Vec<Measured>> {
     let cluster = context.cluster("nodes")?;
     let objects = context.plan.objects;
-    cluster.servers.fill(&Load::fill(objects))?;
-    for keys in [objects, CAS_KEYS] {
-        let load = Load { bucket: bucket_of_keys(keys), ..load((Store::Consistent, Op::PutOnce), keys) };
-        cluster.servers.fill(&Load { in_order: true, ..load })?;
-    }
+    fill(&cluster, objects)?;
     let mut measured = Vec::new();
     for round in 1..=context.plan.rounds {
         for case in NODE_CASES {
@@ -124,8 +120,18 @@ fn nodes(context: &Context) -> Result<Vec<Measured>> {
     Ok(measured)
 }
 
+/// Writes the objects that reads ask for, and those that are written again and again.
+pub(super) fn fill(cluster: &Cluster, objects: u64) -> Result<()> {
+    cluster.servers.fill(&Load::fill(objects))?;
+    for keys in [objects, CAS_KEYS] {
+        let load = Load { bucket: bucket_of_keys(keys), ..load((Store::Consistent, Op::PutOnce), keys) };
+        cluster.servers.fill(&Load { in_order: true, ..load })?;
+    }
+    Ok(())
+}
+
 /// Measures a load. Loads of new keys have no warm-up, which would take the keys.
-fn observe(cluster: &Cluster, load: &Load, context: &Context) -> Result<(Cost, Counts)> {
+pub(super) fn observe(cluster: &Cluster, load: &Load, context: &Context) -> Result<(Cost, Counts)> {
     let window = context.plan.window;
     let warm_up = if load.in_order { Duration::ZERO } else { window.warm_up };
     cluster.observe(load, warm_up, Until::Elapsed(window.time))
@@ -156,7 +162,7 @@ fn load((store, op): Case, keys: u64) -> Load {
 }
 
 /// The load of a case in a round.
-fn of_round(case: Case, round: usize, objects: u64) -> Load {
+pub(super) fn of_round(case: Case, round: usize, objects: u64) -> Load {
     let (store, op) = case;
     let seed = round as u64;
     match op {

@@ -1,6 +1,7 @@
 //! The figures of consistent bucket types: three processes, beside an eventual type of the same nodes and beside etcd.
 //!
 //! * [`cpu`]: CPU per operation, latencies, bytes written.
+//! * [`lease`]: CPU of reads by lease.
 //! * [`kill`]: the kill of a node under load. * [`overload`]: five times the load that can be served.
 //! * [`quiet`]: idle nodes, and starts, with many groups.
 //!
@@ -8,6 +9,7 @@
 
 mod cpu;
 mod kill;
+mod lease;
 mod overload;
 mod quiet;
 mod recorded;
@@ -38,6 +40,8 @@ const ACTIVATION_MAX: Duration = Duration::from_secs(60);
 pub enum Part {
     /// CPU per operation, latencies and bytes written.
     Cpu,
+    /// CPU of reads by lease.
+    Lease,
     /// The kill of a node under load.
     Kill,
     /// Five times the load that can be served.
@@ -88,7 +92,13 @@ type Context = figures::Context<Plan>;
 impl Context {
     /// A cluster on new data folders, with an active consistent type.
     fn cluster(&self, name: &str) -> Result<Cluster> {
+        self.cluster_with(name, &[])
+    }
+
+    /// The same with more flags.
+    fn cluster_with(&self, name: &str, flags: &[(&'static str, &str)]) -> Result<Cluster> {
         let setup = Setup::new(&self.binary, self.home.join(name), NODES, "sync")?;
+        let setup = flags.iter().fold(setup, |setup, (flag, value)| setup.with(flag, value));
         let cluster = Cluster::start(&setup)?;
         self.activate(&cluster)?;
         Ok(cluster)
@@ -125,6 +135,7 @@ pub const SET: Set<Part, Plan> = Set {
     quick_leaves_out: QUICK_LEAVES_OUT,
     parts: &[
         Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },
+        Run { name: Part::Lease, specs: lease::specs, run: lease::run },
         Run { name: Part::Kill, specs: kill::specs, run: kill::run },
         Run { name: Part::Overload, specs: overload::specs, run: overload::run },
         Run { name: Part::Quiet, specs: quiet::specs, run: quiet::run },
