@@ -227,19 +227,26 @@ impl Group {
     /// Asks the leader to which a promise holds whether it leads that term yet. Traffic of other groups renews the
     /// promise to its process, so a voter that follows a leader of the past would never vote.
     fn ask_to_release(&mut self, leader: Process, term: u64, left: Duration) {
-        let voter = self.voters().find(|voter| voter.node == leader.node && *voter != self.identity.voter);
-        if let Some(voter) = voter.filter(|_| !base::planted!(PastLeaderFollowed)) {
+        // A store that was replaced while its process went on is another voter now.
+        let of_node = || self.voters().find(|voter| voter.node == leader.node);
+        let voter = self.listed.get(&leader.node).copied().or_else(of_node);
+        if let Some(voter) =
+            voter.filter(|it| *it != self.identity.voter && !base::planted!(PastLeaderFollowed))
+        {
             self.refuse(voter, leader, term, left);
         }
     }
 
-    /// Answers a voter whose promise is to this process as the leader of a term. One that has a later term never leads
-    /// that one again, and gives its lease up.
+    /// Answers a voter whose promise is to this process as the leader of a term.
+    ///
+    /// One that has a later term never leads that one again. One that has not led it is of another birth than the voter
+    /// that has: that one's groups were left before this one began, and a term has one leader.
     pub(super) fn on_asked_to_release(&mut self, from: VoterId, term: u64) {
+        let has_led = self.leasing.as_ref().is_some_and(|leasing| leasing.lease.has_led(term));
         if self.leads() {
             // That one does not know that this voter leads.
             self.send_heartbeat(from, 0);
-        } else if self.term() > term {
+        } else if self.term() > term || !has_led {
             self.send(from, Message::Resigned { term });
         }
     }

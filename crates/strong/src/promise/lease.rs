@@ -69,6 +69,11 @@ impl<V: Copy + PartialEq> Lease<V> {
         self.is_given_up = !base::planted!(LeaseAfterHandOver);
     }
 
+    /// Whether a term is the last one that was led.
+    pub fn has_led(&self, term: u64) -> bool {
+        self.term == term
+    }
+
     /// Whether the lease was given up in this term.
     pub fn is_given_up(&self) -> bool {
         self.is_given_up

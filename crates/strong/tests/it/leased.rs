@@ -32,6 +32,8 @@ struct Trio {
     messages: VecDeque<(usize, usize, Bytes)>,
     /// A node whose disk does not answer.
     stalled: Option<usize>,
+    /// A node whose store was replaced while its process went on.
+    replaced: Option<usize>,
 }
 
 fn voter(node: usize) -> VoterId {
@@ -42,8 +44,10 @@ impl Trio {
     /// Three nodes that start now.
     fn start(reads: StrongReads) -> Trio {
         let now = Monotonic(100 * SECOND);
-        let nodes = (0..NODES).map(|node| Node::open(node, 1, now, reads)).collect();
-        let mut trio = Trio { now, nodes, cuts: BTreeSet::new(), messages: VecDeque::new(), stalled: None };
+        let tables = |node| SharedTables::new(Process { node: voter(node).node, life: 1 }, 0, now);
+        let nodes = (0..NODES).map(|node| Node::open(voter(node), tables(node), reads)).collect();
+        let (cuts, messages) = (BTreeSet::new(), VecDeque::new());
+        let mut trio = Trio { now, nodes, cuts, messages, stalled: None, replaced: None };
         (0..NODES).for_each(|node| trio.step(node, Input::Registered));
         trio
     }
@@ -82,9 +86,25 @@ impl Trio {
         while let Some((from, to, message)) = self.messages.pop_front() {
             if self.ping(from, to) {
                 let life = self.nodes[from].tables.here().life;
-                self.step(to, Input::MessageOf { from: voter(from), life, message });
+                self.step(to, Input::MessageOf { from: self.voter(from), life, message });
             }
         }
+    }
+
+    /// The voter that a node is now.
+    fn voter(&self, node: usize) -> VoterId {
+        let birth = if self.replaced == Some(node) { 70 } else { 7 } + node as u64;
+        VoterId { birth: Birth::of(birth).unwrap(), ..voter(node) }
+    }
+
+    /// Replaces the store of a node, whose process goes on.
+    fn replace_store(&mut self, node: usize, reads: StrongReads) {
+        let tables = self.nodes[node].tables.clone();
+        self.replaced = Some(node);
+        self.nodes[node] = Node::open(self.voter(node), tables, reads);
+        let listed: Vec<VoterId> = (0..NODES).map(|node| self.voter(node)).collect();
+        self.step(node, Input::Registered);
+        (0..NODES).for_each(|node| self.step(node, Input::Listed { voters: listed.clone() }));
     }
 
     /// Sends a block; whether it arrives.
@@ -143,15 +163,14 @@ impl Trio {
 }
 
 impl Node {
-    fn open(node: usize, life: u64, now: Monotonic, reads: StrongReads) -> Node {
-        let state = GroupState::found(1, Configuration::of_voters((0..NODES).map(voter)));
-        let (progress, rank) = (Progress::FOUNDED, u32::try_from(node).unwrap());
+    fn open(voter: VoterId, tables: SharedTables, reads: StrongReads) -> Node {
+        let state = GroupState::found(1, Configuration::of_voters((0..NODES).map(self::voter)));
+        let (progress, rank) = (Progress::FOUNDED, u32::from(voter.node.0));
         let base = progress.applied;
         let stored =
             Stored { state, progress, base, entries: vec![], suspect_through: None, is_incomplete: false };
-        let identity = Identity { voter: voter(node), rank, founding: 1 };
-        let mut group = Group::open(identity, stored, Box::new(SplitMix64::new(node as u64))).unwrap();
-        let tables = SharedTables::new(Process { node: voter(node).node, life }, 0, now);
+        let identity = Identity { voter, rank, founding: 1 };
+        let mut group = Group::open(identity, stored, Box::new(SplitMix64::new(rank.into()))).unwrap();
         group.use_leases(tables.clone(), reads);
         Node { group, tables }
     }
@@ -394,6 +413,16 @@ fn a_voter_that_follows_a_leader_of_the_past_is_released() {
     run_with_traffic(&mut trio);
     assert_eq!(trio.leaders().len(), 1);
     assert!(trio.serves(trio.leaders()[0]));
+}
+
+#[test]
+fn a_voter_that_follows_a_replaced_store_of_a_process_is_released() {
+    let mut trio = Trio::leased();
+    trio.replace_store(0, StrongReads::Lease);
+    run_with_traffic(&mut trio);
+    let leaders = trio.leaders();
+    assert!(leaders.len() == 1 && leaders[0] != 0, "{leaders:?}");
+    assert!(trio.serves(leaders[0]));
 }
 
 #[cfg(feature = "planted")]
