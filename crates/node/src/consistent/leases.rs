@@ -3,8 +3,8 @@
 //! All shards of a process share one pair of tables ([`SharedTables`]). Each envelope and each ping to another process
 //! carries a block, so the traffic of any group and any shard renews the promises of all groups of the two processes.
 //!
-//! 1. A block is made when its frame leaves ([`block_to`]), by a reading of the lease clock from before that.
-//! 2. A block that comes is taken before the groups take the messages of its envelope ([`hear`]).
+//! 1. A block is made when its frame leaves (`block_to`), by a reading of the lease clock from before that.
+//! 2. A block that comes is taken before the groups take the messages of its envelope (`hear`).
 //! 3. A read that came to a leader with a lease is looked up at once (`serve.rs`). Its voters' nodes count as in use
 //!    then, so pings go on and renew their promises. A node that serves nothing lets its leases lapse.
 //! 4. Each turn of a shard brings a reading of the clock, by which its groups close promises.
