@@ -11,8 +11,9 @@ use strong::group::{Input, VoterId};
 use strong::promise::{Block, Process};
 
 use super::group::{GroupKey, epoch_of};
-use super::{ConsistentGroups, Todo, leases};
+use super::{ConsistentGroups, Todo};
 use crate::hop::ShardId;
+use crate::liveness::promises;
 use crate::peer::{NodeId, PeerMessage};
 use crate::shard::env::Env;
 
@@ -52,7 +53,7 @@ impl ConsistentGroups {
         for (to, envelope) in outgoing.take(now) {
             let mut processes = env.agreement.processes.iter();
             let Some((&node, _)) = processes.find(|(_, process)| process.life == to.life) else { continue };
-            let block = leases::block_to(env, Process { node, life: to.life });
+            let block = promises::block_to(env, Process { node, life: to.life });
             let (to, lane) = (ShardId(to.shard), envelope.lane);
             env.send(node, PeerMessage::Groups { to, lane, block, envelope: envelope.encode() });
         }
@@ -74,7 +75,7 @@ impl ConsistentGroups {
         // First of all: the answers of groups name the promise that the envelope renews.
         let life = envelope.from.life;
         if let Some(block) = block {
-            leases::hear(env, Process { node: from, life }, &block);
+            promises::hear(env, Process { node: from, life }, &block);
         }
         for (id, message) in envelope.messages {
             let key = GroupKey { n_val: id.n_val, prefix: id.prefix };

@@ -10,9 +10,8 @@
 //!    for election, those that settled without a voter are woken when it is back, and those with a lost store hear of
 //!    the new one, so that their leaders replace the voter.
 //! 5. Voters that fell far behind are caught up, and tombstones are reaped (`catch_up.rs`).
-//!
-//! 6. Processes promise each other not to vote against their leaders, and leaders with a majority's promises serve
-//!    reads without a round (`leases.rs`).
+//! 6. Processes promise each other not to vote against their leaders (`liveness/promises.rs`), and leaders with a
+//!    majority's promises serve reads without a round (`serve.rs`).
 //! 7. At a clean stop all groups are handed over, and later those whose preferred voter is another one (`leaders.rs`).
 //!
 //! * `agreement.rs`: the cluster's agreement on groups. * `birth.rs`: the birth of the store. * `group.rs`: one group
@@ -33,7 +32,6 @@ mod group;
 mod incoming_part;
 mod journal;
 mod leaders;
-pub mod leases;
 mod links;
 mod peers;
 pub mod recover;

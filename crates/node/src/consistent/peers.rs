@@ -17,7 +17,8 @@ use strong::wake::Urgency;
 
 use super::group::{GroupKey, configuration_of};
 use super::links::voter_of;
-use super::{ConsistentGroups, Todo, leases};
+use super::{ConsistentGroups, Todo};
+use crate::liveness::promises;
 use crate::peer::NodeId;
 use crate::shard::env::Env;
 
@@ -56,7 +57,7 @@ impl ConsistentGroups {
 
     /// Takes another agreement.
     pub fn on_agreement(&mut self, env: &mut Env) {
-        leases::register(env);
+        promises::register(env);
         let here = env.agreement.processes.get(&env.peers.here());
         let own = here.filter(|process| process.life == env.peers.life());
         let birth = own.and_then(|process| process.stores.births.get(usize::from(env.knobs.id.0)).copied());

@@ -11,14 +11,15 @@
 //!    once.
 //! 4. A peer that says that it stops ([`Load::STOPPING`]), in a message that names its process, is not chosen any more,
 //!    and answers earlier questions: it *can be reached* until its link is down, and counts for no quorum.
+//! 5. Pings and pongs carry the promises between the two processes (`promises.rs`).
 //!
 //! Invariant: silence counts from a question, so a peer that is asked seldom does not count as silent the sooner.
 //!
 //! Left out: membership ([`crate::topology`]), and the view of other nodes.
 
 pub(crate) mod peers;
+pub mod promises;
 
-use crate::consistent::leases;
 use crate::peer::{AskId, Load, NodeId, PeerMessage};
 use crate::shard::effect::Effect;
 use crate::shard::env::Env;
@@ -40,7 +41,7 @@ fn ping(env: &mut Env, props: Sums<'_>, to: NodeId) {
     let (id, life, load) = (env.ping_id(), env.peers.life(), env.gauges.reported_load());
     let (props, now) = (props(env), env.now());
     env.peers.note_asked(to, now);
-    let promise = leases::ping_block_to(env, to, env.peers.life_of(to));
+    let promise = promises::ping_block_to(env, to, env.peers.life_of(to));
     env.send(to, PeerMessage::Ping { id, life, load, props, promise });
 }
 
@@ -74,7 +75,7 @@ pub(crate) fn on_ping(
     theirs: Option<PropsSums>,
 ) {
     let (life, load) = (env.peers.life(), env.gauges.reported_load());
-    let promise = leases::ping_block_to(env, from, their_life);
+    let promise = promises::ping_block_to(env, from, their_life);
     let pong = PeerMessage::Pong { id, life, load, props: props(env), promise };
     env.send(from, pong);
 

@@ -1,9 +1,9 @@
 //! Settings of a shard, and all else that it is opened with.
 
-use crate::consistent::leases::LeaseConfig;
 use crate::frontdoor::slow::SlowRequests;
 use crate::hop::ShardId;
 use crate::layout::Layout;
+use crate::liveness::promises::LeaseConfig;
 use crate::members::Members;
 use base::{Budget, Clock, Rng};
 use engine::fold::JournalCheck;

@@ -48,16 +48,16 @@ pub use output::Output;
 pub use status::{ShardStats, ShardStatus};
 
 use crate::anti_entropy::AntiEntropy;
+use crate::consistent::ConsistentGroups;
 use crate::consistent::agreement::Agreement;
 use crate::consistent::birth::BirthKeeper;
-use crate::consistent::{ConsistentGroups, leases};
 use crate::coverage::Coverage;
 use crate::frontdoor::Frontdoor;
 use crate::frontdoor::admission::AdmittedRequest;
 use crate::frontdoor::forwards::Forward;
 use crate::handoff::Handoff;
 use crate::hop::{CoverageAsk, CoveragePage, Hop, RequestTimes};
-use crate::liveness;
+use crate::liveness::{self, promises};
 use crate::metadata::Metadata;
 use crate::peer::{AskId, NodeId, PeerMessage};
 use crate::reap::TombstoneReaper;
@@ -251,12 +251,12 @@ impl Shard {
     fn deliver(&mut self, from: NodeId, message: PeerMessage) {
         match message {
             PeerMessage::Ping { id, life, load, props, promise } => {
-                leases::hear_ping(&mut self.env, from, life, promise.as_ref());
+                promises::hear_ping(&mut self.env, from, life, promise.as_ref());
                 let metadata = &self.metadata;
                 liveness::on_ping(&mut self.env, &|env| metadata.known(env), (from, id), (life, load), props);
             }
             PeerMessage::Pong { id, life, load, props, promise } => {
-                leases::hear_ping(&mut self.env, from, life, promise.as_ref());
+                promises::hear_ping(&mut self.env, from, life, promise.as_ref());
                 self.frontdoor.stop.has_heard(&self.env, from, id);
                 liveness::on_pong(&mut self.env, from, life, load, props);
             }
@@ -441,7 +441,7 @@ impl Shard {
         self.frontdoor.stop.tick(&self.env, has_tasks, now);
         let metadata = &self.metadata;
         liveness::tick(&mut self.env, &|env| metadata.known(env), now);
-        leases::tick(&self.env);
+        promises::tick(&self.env);
         self.anti_entropy.tick_heals(&mut self.env);
         self.handoff.hints.tick(&mut self.env, now);
         self.requests.tick(&mut self.env, now);

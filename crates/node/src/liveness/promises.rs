@@ -5,11 +5,14 @@
 //!
 //! 1. A block is made when its frame leaves (`block_to`), by a reading of the lease clock from before that.
 //! 2. A block that comes is taken before the groups take the messages of its envelope (`hear`).
-//! 3. A read that came to a leader with a lease is looked up at once (`serve.rs`). Its voters' nodes count as in use
+//! 3. A read that came to a leader with a lease is looked up at once (`consistent/serve.rs`). Its voters' nodes count as in use
 //!    then, so pings go on and renew their promises. A node that serves nothing lets its leases lapse.
 //! 4. Each turn of a shard brings a reading of the clock, by which its groups close promises.
+//! 5. With each tick a shard says until when it ticks again: a process with a shard that hangs asks for no promises.
 //!
 //! Invariant: readings of the lease clock are compared with each other only.
+//!
+//! Without consistent types there are no blocks.
 //!
 //! Left out: the rules and their argument, which crate `strong` and decision 105 have.
 
@@ -79,7 +82,7 @@ pub(crate) fn hear_ping(env: &mut Env, from: NodeId, life: u64, promise: Option<
     }
 }
 
-/// Looks at the time, with each tick.
+/// Says until when this shard ticks again.
 pub(crate) fn tick(env: &Env) {
     let within = if env.peers.is_quiet() { QUIET_TICK } else { BUSY_TICK };
     let now = env.clock.lease();
@@ -87,7 +90,7 @@ pub(crate) fn tick(env: &Env) {
 }
 
 /// Notes the processes that the cluster has registered.
-pub(super) fn register(env: &Env) {
+pub(crate) fn register(env: &Env) {
     let now: Monotonic = env.clock.lease();
     for (&node, process) in env.agreement.processes.iter() {
         env.leases.tables.register(Process { node, life: process.life }, now);
