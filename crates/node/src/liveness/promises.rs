@@ -12,7 +12,7 @@
 //!
 //! Invariant: readings of the lease clock are compared with each other only.
 //!
-//! Without consistent types there are no blocks.
+//! Without consistent types there are no blocks, and the clock is not read.
 //!
 //! Left out: the rules and their argument, which crate `strong` and decision 105 have.
 
@@ -84,6 +84,9 @@ pub(crate) fn hear_ping(env: &mut Env, from: NodeId, life: u64, promise: Option<
 
 /// Says until when this shard ticks again.
 pub(crate) fn tick(env: &Env) {
+    if env.agreement.foundings.is_empty() {
+        return;
+    }
     let within = if env.peers.is_quiet() { QUIET_TICK } else { BUSY_TICK };
     let now = env.clock.lease();
     env.leases.tables.note_turn(env.knobs.id.0, now, within);
