@@ -1,7 +1,7 @@
 //! The local socket of a node: HTTP for administration, in the data folder, for the command line of the same machine.
 //!
-//! 1. The node binds the file `admin.sock` once it holds the lock of the data folder. A file that is there is of a process
-//!    that is gone, and is replaced.
+//! 1. The node binds the file `admin.sock` once it holds the lock of the data folder. A file that is there is of a
+//!    process that is gone, and is replaced.
 //! 2. The file is for the node's user alone, from before the first connection. The kernel tells the user at the other
 //!    end, which must be the node's own or root.
 //! 3. Connections are served as those of HTTP, with the rights of [`security::LOCAL_PERMISSIONS`] and without a login.

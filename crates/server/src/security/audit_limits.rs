@@ -7,6 +7,7 @@
 //! Invariants: a refusal has a line or is in a count. Tables are bounded: networks beyond [`NETWORKS_MAX`] at a time
 //! share one count.
 
+use super::login_times::LoginTimes;
 use base::{FastMap, Monotonic};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,9 +20,6 @@ pub(super) const REFUSALS_EACH: u32 = 20;
 
 /// The period of [`REFUSALS_EACH`].
 const REFUSALS_PERIOD: Duration = Duration::from_secs(1);
-
-/// Successes that are known, in each of two halves: a few hundred kilobytes.
-const SUCCESSES_HALF_MAX: usize = 4096;
 
 /// Networks whose refusals are counted apart: a hundred kilobytes.
 const NETWORKS_MAX: usize = 1024;
@@ -38,14 +36,11 @@ pub(super) struct Suppressed {
     pub(super) count: u64,
 }
 
-/// Times of the last lines of successes.
-type Successes = FastMap<(Box<[u8]>, IpAddr), Monotonic>;
-
 /// The lines of late, as far as they bound further ones.
 #[derive(Default)]
 pub(super) struct AuditLimits {
-    /// The younger half and the older one.
-    successes: [Successes; 2],
+    /// Successes that had a line.
+    successes: LoginTimes,
     refusals: FastMap<Network, Refusals>,
 }
 
@@ -60,17 +55,11 @@ struct Refusals {
 impl AuditLimits {
     /// Whether a success of a user has a line.
     pub(super) fn notes_success(&mut self, user: &[u8], address: IpAddr, now: Monotonic) -> bool {
-        let key = (Box::from(user), address);
-        let is_late = |last: &Monotonic| *last + SUCCESS_EACH <= now;
-        if self.successes.iter().any(|half| half.get(&key).is_some_and(|last| !is_late(last))) {
-            return false;
+        let is_due = self.successes.last(user, address).is_none_or(|last| last + SUCCESS_EACH <= now);
+        if is_due {
+            self.successes.note(user, address, now);
         }
-        if self.successes[0].len() >= SUCCESSES_HALF_MAX {
-            self.successes.swap(0, 1);
-            self.successes[0].clear();
-        }
-        self.successes[0].insert(key, now);
-        true
+        is_due
     }
 
     /// Whether a refusal of a network has a line.
@@ -133,10 +122,6 @@ mod tests {
                 && limits.notes_success(b"alice", address(2), at(1))
         );
         assert!(limits.notes_success(b"alice", address(1), at(60_000)));
-        for number in 0..5 * SUCCESSES_HALF_MAX as u64 {
-            limits.notes_success(b"alice", address(number), at(60_001));
-            assert!(limits.successes.iter().all(|half| half.len() <= SUCCESSES_HALF_MAX));
-        }
     }
 
     #[test]

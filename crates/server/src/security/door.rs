@@ -1,6 +1,6 @@
 //! The guard of a node's doors: the policy in force, TLS, logins, and their figures. All threads share it.
 
-use super::audit_book::AuditBook;
+use super::audit_log::AuditLog;
 use super::certificates::ClientCertificates;
 use super::handshake_threads::HandshakeThreads;
 use super::handshake_turns::HandshakeTurns;
@@ -13,8 +13,8 @@ use bytes::BytesMut;
 use security::{Access, Denied, Mode, Offer};
 use serde::Serialize;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -28,10 +28,12 @@ const REFUSED_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct DoorGuard {
     policies: Arc<Policies>,
     certificates: Option<ClientCertificates>,
+    /// One reload at a time.
+    reload: Mutex<()>,
     handshakes: HandshakeTurns,
     handshake_threads: HandshakeThreads,
     logins: Logins,
-    audit: AuditBook,
+    audit: AuditLog,
     accepted: AtomicU64,
     refused: AtomicU64,
     denied: AtomicU64,
@@ -66,10 +68,11 @@ impl DoorGuard {
         Ok(DoorGuard {
             policies,
             certificates,
+            reload: Mutex::default(),
             handshakes: HandshakeTurns::default(),
             handshake_threads: HandshakeThreads::start()?,
             logins: Logins::start()?,
-            audit: AuditBook::new(),
+            audit: AuditLog::new(),
             accepted: AtomicU64::default(),
             refused: AtomicU64::default(),
             denied: AtomicU64::default(),
@@ -78,7 +81,7 @@ impl DoorGuard {
     }
 
     /// The audit log of logins and denials.
-    pub(crate) fn audit(&self) -> &AuditBook {
+    pub(crate) fn audit(&self) -> &AuditLog {
         &self.audit
     }
 
@@ -90,6 +93,11 @@ impl DoorGuard {
     /// The certificates for clients.
     pub(crate) fn certificates(&self) -> Option<&ClientCertificates> {
         self.certificates.as_ref()
+    }
+
+    /// The turn of a reload of certificates.
+    pub(super) fn reload_turn(&self) -> MutexGuard<'_, ()> {
+        self.reload.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has a connection under TLS go by the certificates in force.
@@ -140,14 +148,14 @@ impl DoorGuard {
         patience.begin_until(patience.now() + HANDSHAKE_MAX);
         // A client that says nothing has no part in the places of the others.
         stream.first_byte().await?;
-        let (turn, mut words) = self.handshakes.arrive(stream.peer_addr()?.ip());
-        words.begin().await?;
+        let (turn, mut decisions) = self.handshakes.arrive(stream.peer_addr()?.ip());
+        decisions.begin().await?;
         let (tls, generation) = certificates.accept().map_err(io::Error::other)?;
         stream.secure(tls);
         stream.set_generation(generation);
         tokio::select! {
             done = stream.handshake(input, &self.handshake_threads, || turn.note_hello()) => done?,
-            error = words.given_up() => return Err(error),
+            error = decisions.given_up() => return Err(error),
         }
         patience.end();
         Ok(())

@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Words to one handshake: it begins, and is dropped.
-const WORDS_MAX: usize = 2;
+/// Decisions on one handshake: it begins, and is dropped.
+const DECISIONS_MAX: usize = 2;
 
 /// The turns of a node's handshakes.
 #[derive(Default)]
 pub(super) struct HandshakeTurns {
-    book: Mutex<Book>,
+    tasks: Mutex<Tasks>,
     dropped: AtomicU64,
 }
 
 #[derive(Default)]
-struct Book {
+struct Tasks {
     handshakes: Handshakes,
     last_id: u64,
-    /// The ends that wait for the words to each handshake.
+    /// The way to the task of each handshake.
     told: FastMap<HandshakeId, Sender<Output>>,
 }
 
@@ -32,19 +32,19 @@ pub(super) struct Turn<'a> {
     id: HandshakeId,
 }
 
-/// The words to a handshake.
-pub(super) struct Words(Receiver<Output>);
+/// The decisions on a handshake, as they are made.
+pub(super) struct Decisions(Receiver<Output>);
 
 impl HandshakeTurns {
     /// Takes a handshake of a client that has begun to speak.
-    pub(super) fn arrive(&self, address: IpAddr) -> (Turn<'_>, Words) {
-        let (tell, told) = channel(WORDS_MAX);
-        let mut book = self.lock();
-        book.last_id += 1;
-        let id = HandshakeId(book.last_id);
-        book.told.insert(id, tell);
-        self.step(&mut book, Input::Arrived(id, address));
-        (Turn { turns: self, id }, Words(told))
+    pub(super) fn arrive(&self, address: IpAddr) -> (Turn<'_>, Decisions) {
+        let (tell, told) = channel(DECISIONS_MAX);
+        let mut tasks = self.lock();
+        tasks.last_id += 1;
+        let id = HandshakeId(tasks.last_id);
+        tasks.told.insert(id, tell);
+        self.step(&mut tasks, Input::Arrived(id, address));
+        (Turn { turns: self, id }, Decisions(told))
     }
 
     /// Handshakes that were given up for others.
@@ -52,21 +52,21 @@ impl HandshakeTurns {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    fn step(&self, book: &mut Book, input: Input) {
-        for output in book.handshakes.step(input) {
+    fn step(&self, tasks: &mut Tasks, input: Input) {
+        for output in tasks.handshakes.step(input) {
             let (Output::Begin(id) | Output::Drop(id)) = output;
             if matches!(output, Output::Drop(_)) {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
-            if let Some(tell) = book.told.get(&id) {
+            if let Some(tell) = tasks.told.get(&id) {
                 // A handshake that has ended meanwhile does not listen.
                 tell.try_send(output).ok();
             }
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -79,13 +79,13 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut book = self.turns.lock();
-        book.told.remove(&self.id);
-        self.turns.step(&mut book, Input::Ended(self.id));
+        let mut tasks = self.turns.lock();
+        tasks.told.remove(&self.id);
+        self.turns.step(&mut tasks, Input::Ended(self.id));
     }
 }
 
-impl Words {
+impl Decisions {
     /// Waits until the handshake may begin.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! 2. A success of the last [`REMEMBERED`] with the same address, user, password and credential is taken as it is. What
 //!    is remembered is a keyed digest, whose key is new at each start.
 //! 3. An origin with too many failures ([`Failures`]) is refused. Failures of the user count for nothing at an address
-//!    where the user has logged in lately ([`FamiliarAddresses`]).
+//!    where the user has proved a password within [`FAMILIAR`].
 //! 4. The thread verifies the password. A login that the policy has refused costs the same hash, of a verifier that
 //!    nobody has.
 //!
@@ -16,7 +16,7 @@
 //! Left out: a refusal tells no reason to the client; the log has it at level debug.
 
 use super::failures::{Failures, Origin};
-use super::familiar::FamiliarAddresses;
+use super::login_times::LoginTimes;
 use super::password::{SALT_BYTES, fits, hash, secret_bytes};
 use base::{Clock, FastMap, Monotonic};
 use os::OsClock;
@@ -32,6 +32,10 @@ use zeroize::Zeroizing;
 
 /// Time for which a success is remembered.
 const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// Time for which an address of a user is familiar: wrong passwords from elsewhere do not slow the user down there. A
+/// restart forgets it.
+const FAMILIAR: Duration = Duration::from_secs(24 * 3600);
 
 /// Successes that are remembered: a few hundred kilobytes.
 const REMEMBERED_MAX: usize = 8192;
@@ -80,7 +84,8 @@ struct Known {
     /// Successes, and the time until which each is remembered.
     accepted: FastMap<Digest, Monotonic>,
     failures: Failures,
-    familiar: FamiliarAddresses,
+    /// Passwords that were proved.
+    proved: LoginTimes,
 }
 
 /// A password to be verified.
@@ -132,7 +137,7 @@ impl Logins {
         let is_right = told.await.unwrap_or(false);
         let (mut known, now) = (lock(&self.known), self.clock.now());
         if is_right {
-            known.familiar.note(claim.user, claim.address, now);
+            known.proved.note(claim.user, claim.address, now);
             return Verdict::Accepted;
         }
         origins.into_iter().for_each(|origin| known.failures.note(origin, now));
@@ -153,7 +158,7 @@ impl Logins {
         let is_over = origins.iter().any(|origin| match origin {
             _ if !known.failures.is_over(origin, now) => false,
             Origin::Address(_) => true,
-            Origin::User(_) => !known.familiar.has(claim.user, claim.address, now),
+            Origin::User(_) => !known.is_familiar(claim.user, claim.address, now),
         });
         is_over.then_some(Verdict::Refused)
     }
@@ -188,6 +193,11 @@ impl Logins {
 impl Known {
     fn has_accepted(&self, digest: &Digest, now: Monotonic) -> bool {
         self.accepted.get(digest).is_some_and(|&until| until > now)
+    }
+
+    /// Whether a user has logged in from an address of late.
+    fn is_familiar(&self, user: &[u8], address: IpAddr, now: Monotonic) -> bool {
+        self.proved.last(user, address).is_some_and(|last| last + FAMILIAR > now)
     }
 
     fn accept(&mut self, digest: Digest, now: Monotonic) {

@@ -5,10 +5,10 @@
 //! * [`answer`]: commands of operators. [`whoami`]: the user of a request. [`Hashing`]: the hashes of new passwords.
 //! * [`DoorGuard`]: the part that the doors of all threads ask, and its figures.
 //! * `logins`: decisions on logins, on a thread of their own where a hash is needed; `failures` bounds guesses,
-//!   `familiar` has the addresses at which guesses from elsewhere slow no user down.
+//!   `login_times` has the addresses at which guesses from elsewhere slow no user down.
 //! * `handshakes`: places of handshakes of TLS, `handshake_turns` for all threads; [`HandshakeThreads`]: their
 //!   arithmetic.
-//! * `audit_book`: lines of the audit log about logins and denials; `audit_limits` bounds them.
+//! * `audit_log`: lines of the audit log about logins and denials; `audit_limits` bounds them.
 //! * [`password`]: the verifier of a password, made and checked.
 //! * `tls`: the node's end of TLS with clients, and the name in a client's certificate; `revocation` has the lists
 //!   of those that do not count any more.
@@ -16,19 +16,19 @@
 //!
 //! Decisions are of the crate `security`; this room has threads, time and hashes.
 
-mod audit_book;
 mod audit_limits;
+mod audit_log;
 mod certificates;
 mod door;
 #[cfg(test)]
 mod door_tests;
 mod failures;
-mod familiar;
 mod follower;
 mod handshake_threads;
 mod handshake_turns;
 mod handshakes;
 mod hashing;
+mod login_times;
 mod logins;
 mod page;
 pub(crate) mod password;

@@ -34,7 +34,6 @@ impl Policies {
     }
 
     /// Puts a policy in force, unless a later one is.
-    #[cfg_attr(not(test), allow(dead_code, reason = "no policy comes out of the cluster's log yet"))]
     pub(crate) fn publish(&self, policy: Policy) {
         let mut current = self.policy.write().unwrap_or_else(PoisonError::into_inner);
         if policy.version() > current.version() {

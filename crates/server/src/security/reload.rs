@@ -10,10 +10,7 @@ use super::door::DoorGuard;
 use crate::membership::Answered;
 use crate::peer::{Peers, TlsError};
 use serde_json::json;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// One reload at a time: of two, the later one has read the files later.
-static TURN: Mutex<()> = Mutex::new(());
+use std::sync::Arc;
 
 /// The certificates that were read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +61,8 @@ pub(super) fn answer(result: Result<Reloaded, ReloadError>) -> Answered {
 }
 
 fn read_and_replace(guard: &DoorGuard, peers: Option<&Peers>) -> Result<Reloaded, ReloadError> {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    // Of two reloads, the later one has read the files later.
+    let _turn = guard.reload_turn();
     let clients = guard.certificates();
     let for_clients =
         clients.map(|clients| Ok::<_, TlsError>((clients, clients.read_again()?))).transpose()?;

@@ -23,17 +23,17 @@ const TELL_AFTER: Duration = Duration::from_secs(1);
 const SENTENCE_BYTES_MAX: usize = 1 << 10;
 
 /// The audit log of logins and denials.
-pub(crate) struct AuditBook {
+pub(crate) struct AuditLog {
     limits: Mutex<AuditLimits>,
     clock: OsClock,
     refused: Notify,
     suppressed: AtomicU64,
 }
 
-impl AuditBook {
-    pub(super) fn new() -> AuditBook {
+impl AuditLog {
+    pub(super) fn new() -> AuditLog {
         let (limits, refused, suppressed) = Default::default();
-        AuditBook { limits, clock: OsClock::new(), refused, suppressed }
+        AuditLog { limits, clock: OsClock::new(), refused, suppressed }
     }
 
     /// Notes a login that was verified.
