@@ -83,31 +83,30 @@ enum Next {
     Wait(Answered),
 }
 
-/// The end of a proposal that may have been carried out.
+/// The result of a proposal that may have been carried out, by the records of a later state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ProposalResult {
     /// It has not been, and can be yet.
-    Open,
+    Pending,
     /// It has been.
-    Done,
-    /// It has not been, and never will be.
-    Void,
+    Applied,
+    /// It has not been, and never will be: another change took its version.
+    Superseded,
     /// Several changes have come since: nobody can tell.
     Unknown,
 }
 
 impl Waiting {
-    /// The end of the last proposal, by the records of a later state. A proposal makes the version after the one that
-    /// it names, or nothing.
-    fn fate(&self, state: &State) -> Fate {
+    /// The result of the last proposal. A proposal makes the version after the one that it names, or nothing.
+    fn result_of_proposal(&self, state: &State) -> ProposalResult {
         let is_made = |(key, value): &PolicyChange| {
             state.policy().and_then(|records| records.get(key)) == value.as_ref()
         };
         match state.policy_version().checked_sub(self.expected) {
-            None | Some(0) => Fate::Open,
-            Some(1) if self.changes.iter().all(is_made) => Fate::Done,
-            Some(1) => Fate::Void,
-            Some(_) => Fate::Unknown,
+            None | Some(0) => ProposalResult::Pending,
+            Some(1) if self.changes.iter().all(is_made) => ProposalResult::Applied,
+            Some(1) => ProposalResult::Superseded,
+            Some(_) => ProposalResult::Unknown,
         }
     }
 }
@@ -239,11 +238,11 @@ impl PolicyChanges {
             };
         }
         if it.is_unknown {
-            match it.fate(state) {
-                Fate::Open => return Next::Propose(it.expected, it.changes.clone()),
-                Fate::Done => return Next::Answer(done(&it.asked.command, state)),
-                Fate::Unknown => return Next::Answer(Answered::wrong(503, Failed::Unknown)),
-                Fate::Void => {}
+            match it.result_of_proposal(state) {
+                ProposalResult::Pending => return Next::Propose(it.expected, it.changes.clone()),
+                ProposalResult::Applied => return Next::Answer(done(&it.asked.command, state)),
+                ProposalResult::Unknown => return Next::Answer(Answered::wrong(503, Failed::Unknown)),
+                ProposalResult::Superseded => {}
             }
         }
         match self.planned(&it.asked, state) {

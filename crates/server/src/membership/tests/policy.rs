@@ -184,12 +184,12 @@ fn proposed(part: &mut Part, now: Monotonic) -> Option<(u64, Command)> {
 }
 
 /// A caller that wants a user, and its first proposal.
-fn add_user(part: &mut Part) -> (oneshot::Receiver<Answered>, Monotonic, (u64, Command)) {
+fn add_user(part: &mut Part, name: &str) -> (oneshot::Receiver<Answered>, Monotonic, (u64, Command)) {
     let (answer, answered) = oneshot::channel();
-    let now = part.clock.now();
-    part.policy.ask(asked("add-user ann"), answer, now);
+    let (now, version) = (part.clock.now(), part.state().policy_version());
+    part.policy.ask(asked(&format!("add-user {name}")), answer, now);
     let first = proposed(part, now).unwrap();
-    assert_eq!((expected(&first.1), proposed(part, now)), (0, None), "one proposal at a time");
+    assert_eq!((expected(&first.1), proposed(part, now)), (version, None), "one proposal at a time");
     (answered, now, first)
 }
 
@@ -213,7 +213,7 @@ fn changes_are_planned_again_after_another() {
     use ::membership::state::Rejected;
     let data = tempfile::tempdir().unwrap();
     let mut part = node_alone(data.path(), &policies());
-    let (mut answered, now, (token, _)) = add_user(&mut part);
+    let (mut answered, now, (token, _)) = add_user(&mut part, "ann");
     change_of_another(&mut part, Mode::Permissive);
     assert!(part.policy.answer(token, Err(Failed::Rejected(Rejected::Stale)), now));
     let (token, command) = proposed(&mut part, now + SECOND).unwrap();
@@ -228,7 +228,7 @@ fn changes_are_planned_again_after_another() {
 fn a_change_whose_end_is_unknown_is_proposed_again_for_its_version() {
     let data = tempfile::tempdir().unwrap();
     let mut part = node_alone(data.path(), &policies());
-    let (mut answered, now, (token, lost)) = add_user(&mut part);
+    let (mut answered, now, (token, lost)) = add_user(&mut part, "ann");
     assert!(part.policy.answer(token, Err(Failed::Unknown), now));
     assert_eq!(proposed(&mut part, now), None, "the log has a little time");
     let (token, again) = proposed(&mut part, now + SECOND).unwrap();
@@ -246,7 +246,7 @@ fn a_change_whose_end_is_unknown_is_proposed_again_for_its_version() {
 fn an_unknown_change_in_whose_place_another_came_is_planned_again() {
     let data = tempfile::tempdir().unwrap();
     let mut part = node_alone(data.path(), &policies());
-    let (mut answered, now, (token, _)) = add_user(&mut part);
+    let (mut answered, now, (token, _)) = add_user(&mut part, "ann");
     assert!(part.policy.answer(token, Err(Failed::Unknown), now));
     change_of_another(&mut part, Mode::Permissive);
     let (token, command) = proposed(&mut part, now + SECOND).unwrap();
@@ -261,7 +261,7 @@ fn an_unknown_change_in_whose_place_another_came_is_planned_again() {
 fn a_change_that_nobody_can_find_out_about_is_told_so() {
     let data = tempfile::tempdir().unwrap();
     let mut part = node_alone(data.path(), &policies());
-    let (mut answered, now, (token, _)) = add_user(&mut part);
+    let (mut answered, now, (token, _)) = add_user(&mut part, "ann");
     assert!(part.policy.answer(token, Err(Failed::Unknown), now));
     change_of_another(&mut part, Mode::Permissive);
     change_of_another(&mut part, Mode::Off);
@@ -269,13 +269,7 @@ fn a_change_that_nobody_can_find_out_about_is_told_so() {
     let told = answered.try_recv().unwrap();
     assert_eq!((told.status, &told.body["error"]), (503, &json!(Failed::Unknown.to_string())));
 
-    let (mut answered, now, (token, _)) = {
-        let (answer, answered) = oneshot::channel();
-        let now = part.clock.now();
-        part.policy.ask(asked("add-user bob"), answer, now);
-        let first = proposed(&mut part, now).unwrap();
-        (answered, now, first)
-    };
+    let (mut answered, now, (token, _)) = add_user(&mut part, "bob");
     assert!(part.policy.answer(token, Err(Failed::Unknown), now));
     assert_eq!(proposed(&mut part, now + 31 * SECOND), None);
     let told = answered.try_recv().unwrap();
