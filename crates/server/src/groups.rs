@@ -74,6 +74,7 @@ fn summary<'g>(reports: impl Iterator<Item = &'g GroupReport> + Clone) -> Value 
         "suspect": count(|it| it.is_suspect),
         "forgot": count(|it| it.has_forgotten),
         "incomplete": count(|it| it.is_incomplete),
+        "unreadable": count(|it| it.is_unreadable),
     })
 }
 
@@ -127,10 +128,11 @@ mod tests {
         let reports = [
             GroupReport { role: GroupRole::Leader, is_settled: true, ..report(Some(0)) },
             GroupReport { is_suspect: true, ..report(None) },
-            GroupReport { has_forgotten: true, is_incomplete: true, ..report(Some(1)) },
+            GroupReport { has_forgotten: true, is_incomplete: true, is_unreadable: true, ..report(Some(1)) },
         ];
         let counts = json!({
             "groups": 3, "led": 1, "without_leader": 1, "unsettled": 2, "suspect": 1, "forgot": 1, "incomplete": 1,
+            "unreadable": 1,
         });
         assert_eq!(summary(reports.iter()), counts);
         let shown = shown(ShardId(1), &report(Some(1)), Some("b@h"));
