@@ -22,6 +22,8 @@ pub const NO_TYPE: &str = "no_type";
 pub const TIMEOUT: &str = "timeout";
 /// A queue on the way was full.
 pub const OVERLOAD: &str = "overload";
+/// A limit of the user has no room for the request.
+pub const RATE_LIMITED: &str = "rate_limited";
 /// The condition of a write to a consistent type does not hold.
 pub const FAILED: &str = "failed";
 /// The group of a key of a consistent type does not take the request.

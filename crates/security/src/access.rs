@@ -15,6 +15,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::limits::Limits;
+use crate::name::Name;
 use crate::needs::{KeptNeeds, Needs};
 use crate::permission::Permission;
 use crate::policy::{Explanation, Policy, UserId};
@@ -136,6 +138,17 @@ impl Access {
     /// The user that has logged in, and the policy in hand, which has the user.
     pub fn user(&self) -> Option<(UserId, &Policy)> {
         self.user.zip(self.policy.as_deref())
+    }
+
+    /// The user that has logged in, with the limits of the user; `None` without limits, and with a mode other than
+    /// [`Mode::On`], which refuses nothing.
+    #[inline]
+    pub fn limits(&self) -> Option<(&Name, &Limits)> {
+        if self.mode != Mode::On {
+            return None;
+        }
+        let (user, policy) = self.user()?;
+        policy.limits(user).map(|limits| (policy.name(user), limits))
     }
 
     /// The client has proved to be the user of a name.
@@ -333,6 +346,21 @@ mod tests {
             assert_eq!(access.begin(both, false), Err(Denied::NotLocal));
             assert_eq!(access.take_would_refuse(), 0, "{mode}");
         }
+    }
+
+    #[test]
+    fn limits_are_those_of_the_user_with_security_on() {
+        let lines = |option, mode| ["add-user alice ops_per_s=5", option, mode];
+        let mut access = Access::default();
+        access.secure();
+        access.renew(policy(1, &lines("alter-user alice bytes_per_s=9", "permissive"))).unwrap();
+        access.log_in(b"alice");
+        assert_eq!(access.limits(), None, "nobody is refused");
+        access.renew(policy(2, &lines("alter-user alice bytes_per_s=9", "enable"))).unwrap();
+        let (name, limits) = access.limits().unwrap();
+        assert_eq!((name.to_string(), limits.all.bytes.map(u64::from)), ("alice".to_owned(), Some(9)));
+        access.renew(policy(3, &lines("alter-user alice ops_per_s=unlimited", "enable"))).unwrap();
+        assert_eq!(access.limits(), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! * [`Policy`]: the records, compiled; immutable, with a version. It decides on logins and permissions, and explains.
 //! * [`Needs`]: the permissions that a request needs. The tables of them are where requests are decoded, in `node`.
 //! * [`Access`]: the rights of one connection, by the policy in force and the user that has logged in.
+//! * [`Limits`]: operations and bytes a second that a user may have, and [`Meters`]: the use of them in a node.
 //! * [`Command`]: the words of `riak-admin security`, as changes of records.
 //!
 //! Invariants: no input makes [`Slot::read`] panic, or take memory that the bytes do not back. A missing record,
@@ -17,6 +18,8 @@ mod certificate;
 mod codec;
 mod command;
 mod credential;
+mod limits;
+mod meters;
 mod name;
 mod needs;
 mod permission;
@@ -30,6 +33,8 @@ pub use self::certificate::{Attribute, common_name};
 pub use self::codec::SLOT_VERSION;
 pub use self::command::{Cell, Command, CommandError, Print, Settable, Table, View};
 pub use self::credential::{Credential, PBKDF2_ROUNDS_MAX, VERIFIER_BYTES_MAX};
+pub use self::limits::{Limits, Rates, UNLIMITED};
+pub use self::meters::Meters;
 pub use self::name::{NAME_BYTES_MAX, Name, NameError};
 pub use self::needs::{KeptNeeds, Needs};
 pub use self::permission::{Permission, Permissions};

@@ -24,7 +24,7 @@ pub const OPTIONS_MAX: usize = 16;
 /// Bytes of an option's name, and of its value.
 pub const OPTION_BYTES_MAX: usize = 1 << 10;
 
-/// Options that Riak keeps and shows, by name; none has a meaning here.
+/// Options that Riak keeps and shows, by name. Those of a user may be limits (`limits`); no other one has a meaning.
 pub type Options = BTreeMap<Bytes, Bytes>;
 
 /// A user.

@@ -18,10 +18,10 @@ use crate::levels::{self, LogLevels};
 use crate::local::Local;
 use crate::membership::{self, Answered};
 use crate::pace::{Pace, Sending};
-use crate::pb::{hang_up, send, skip};
+use crate::pb::{Sink, hang_up, send, skip};
 use crate::peer::Peers;
 use crate::purge::Purges;
-use crate::security::{DoorGuard, Hashing, Verdict, answer as answer_security, certified_name, whoami};
+use crate::security::{AdmittedRequest, DoorGuard, Hashing, Verdict, answer as answer_security, certified_name, whoami};
 use crate::slow;
 use crate::socket::ClientOrigin;
 use crate::stats::Stats;
@@ -261,8 +261,15 @@ async fn converse(
                     continue;
                 }
                 input.part();
-                let sink = Sink { stream, out: &mut out, unsent: &mut unsent, about, patience };
-                goes_with_others = serve_request(request, &mut session, (local, &wide.guard), sink).await?;
+                match wide.guard.usage().admit(session.access(), &request) {
+                    Ok(admitted) => {
+                        let sink = Sink { stream, out: &mut out, unsent: &mut unsent, about, patience };
+                        let node = (&**local, &*wide.guard);
+                        goes_with_others =
+                            serve_request((request, admitted), &mut session, node, sink).await?;
+                    }
+                    Err(limited) => session.limit(limited.wait, &mut out),
+                }
             }
         }
         is_first = false;
@@ -318,7 +325,7 @@ async fn refuses_activation(request: &kv::Request, local: &Local, wide: &Wide) -
 
 /// Answers it; whether the answer came together with those of other connections.
 async fn serve_request(
-    request: kv::Request,
+    (request, admitted): (kv::Request, Option<AdmittedRequest>),
     session: &mut Session,
     (local, guard): (&Local, &DoorGuard),
     sink: Sink<'_>,
@@ -338,7 +345,10 @@ async fn serve_request(
             return Ok(answers.came_by_turn());
         }
         let goes_on = unsent.begin(&mut result, &about.budgets().answers) && more;
-        if let Some(request) = session.respond(result, out) {
+        let before = out.len();
+        let next = session.respond(result, out);
+        guard.usage().charge(session.access(), admitted.as_ref(), out.len() - before);
+        if let Some(request) = next {
             answers = local.ask(request);
             continue;
         }
@@ -350,15 +360,6 @@ async fn serve_request(
         unsent.end();
         answers.proceed();
     }
-}
-
-/// Where a connection's answers go.
-struct Sink<'a> {
-    stream: &'a mut Stream,
-    out: &'a mut Vec<u8>,
-    unsent: &'a mut Unsent,
-    about: &'a Connections,
-    patience: &'a Patience,
 }
 
 async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mut Vec<u8>) {

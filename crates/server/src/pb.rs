@@ -12,7 +12,7 @@ use crate::connects::Connected;
 use crate::input::Input;
 use crate::local::Local;
 use crate::pace::{Pace, Sending};
-use crate::security::{DoorGuard, Verdict};
+use crate::security::{AdmittedRequest, DoorGuard, Verdict};
 use crate::stream::Stream;
 use crate::unsent::Unsent;
 use base::Monotonic;
@@ -143,24 +143,13 @@ async fn converse(
             }
             Incoming::Request(request) => {
                 input.part();
-                let mut answers = local.ask(request);
-                loop {
-                    let (mut result, more) = answers.next().await;
-                    guard.verify_again(stream)?;
-                    if let Err(denied) = guard.renew(session.access_mut()) {
-                        session.deny(&denied, &mut out);
-                        break;
+                match guard.usage().admit(session.access(), &request) {
+                    Ok(admitted) => {
+                        let sink = Sink { stream, out: &mut out, unsent: &mut unsent, about, patience };
+                        goes_with_others =
+                            serve_request((request, admitted), &mut session, (local, guard), sink).await?;
                     }
-                    let goes_on = unsent.begin(&mut result, &about.budgets().answers) && more;
-                    let is_refused = matches!(result, Err(kv::Error::Overload));
-                    goes_with_others = is_refused || answers.came_by_turn();
-                    session.respond(result, &mut out);
-                    if !goes_on {
-                        break;
-                    }
-                    send(stream, &mut out, patience).await?;
-                    unsent.end();
-                    answers.proceed();
+                    Err(_) => protocol::response::error(&mut out, protocol::errors::RATE_LIMITED),
                 }
             }
         }
@@ -169,6 +158,46 @@ async fn converse(
             send(stream, &mut out, patience).await?;
             unsent.end();
         }
+    }
+}
+
+/// The end of a connection that answers go to.
+pub(crate) struct Sink<'a> {
+    pub(crate) stream: &'a mut Stream,
+    pub(crate) out: &'a mut Vec<u8>,
+    pub(crate) unsent: &'a mut Unsent,
+    pub(crate) about: &'a Connections,
+    pub(crate) patience: &'a Patience,
+}
+
+/// Has the node execute a request, and answers it; whether others that have input go first.
+async fn serve_request(
+    (request, admitted): (kv::Request, Option<AdmittedRequest>),
+    session: &mut Session,
+    (local, guard): (&Local, &DoorGuard),
+    sink: Sink<'_>,
+) -> io::Result<bool> {
+    let Sink { stream, out, unsent, about, patience } = sink;
+    let mut answers = local.ask(request);
+    loop {
+        let (mut result, more) = answers.next().await;
+        guard.verify_again(stream)?;
+        if let Err(denied) = guard.renew(session.access_mut()) {
+            session.deny(&denied, out);
+            return Ok(false);
+        }
+        let goes_on = unsent.begin(&mut result, &about.budgets().answers) && more;
+        let is_refused = matches!(result, Err(kv::Error::Overload));
+        let goes_with_others = is_refused || answers.came_by_turn();
+        let before = out.len();
+        session.respond(result, out);
+        guard.usage().charge(session.access(), admitted.as_ref(), out.len() - before);
+        if !goes_on {
+            return Ok(goes_with_others);
+        }
+        send(stream, out, patience).await?;
+        unsent.end();
+        answers.proceed();
     }
 }
 

@@ -301,7 +301,7 @@ impl Node {
                 tokio::spawn(peer::serve(listener, doors, arrivals));
             }
             let guard = Arc::clone(&common.guard);
-            tokio::spawn(async move { guard.audit().tell_suppressed().await });
+            tokio::spawn(async move { tokio::join!(guard.audit().tell_suppressed(), guard.usage().tell_refused()) });
             let reloads = reload_at(&mut hang_up, &common);
             tokio::select! {
                 () = reloads => {}

@@ -73,7 +73,7 @@ impl ErrorKind {
 
     /// The kind of an error that a Riak or an Annulet tells in words.
     pub fn of_text(text: &str) -> ErrorKind {
-        if text.contains(errors::OVERLOAD) {
+        if text.contains(errors::OVERLOAD) || text.contains(errors::RATE_LIMITED) {
             ErrorKind::Overload
         } else if text.contains(errors::TIMEOUT) || text.contains(HTTP_TIMEOUT) {
             ErrorKind::Timeout

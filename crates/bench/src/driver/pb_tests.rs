@@ -156,6 +156,7 @@ fn errors_have_kinds() {
     for (text, kind) in [
         ("timeout", ErrorKind::Timeout),
         ("overload", ErrorKind::Overload),
+        ("rate_limited", ErrorKind::Overload),
         ("{r_val_unsatisfied,2,1}", ErrorKind::Unavailable),
         ("{insufficient_vnodes,1,need,2}", ErrorKind::Unavailable),
         ("modified", ErrorKind::Precondition),

@@ -11,6 +11,8 @@ pub(super) const CLIENTS: &[Figure] = rows! {
     Counter "security_logins" "annulet_logins" Count: "logins of clients that were verified";
     Counter "security_logins_refused" "annulet_logins_refused" Count: "logins of clients that were refused";
     Counter "security_denied" "annulet_requests_denied" Count: "requests that the grants of their users do not cover";
+    Counter "security_rate_limited" "annulet_requests_rate_limited" Count:
+        "requests that were refused since they were beyond a limit of their users";
     Counter "security_audit_suppressed" "annulet_audit_lines_suppressed" Count:
         "lines of the audit log that refused logins and requests did not get, as too many came from one network";
     Counter "security_would_refuse" "annulet_would_refuse" Count:

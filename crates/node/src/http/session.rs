@@ -13,11 +13,13 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::Reservation;
 use base::budget::LARGE_BYTES;
 use bytes::{Bytes, BytesMut};
 use kv::{Error, Response};
+use protocol::errors;
 use protocol::http::target::{self, Query};
 use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused, Waits, date};
 use security::{Access, Denied};
@@ -201,6 +203,15 @@ impl Session {
     /// Answers the request under way, of which nothing was answered, and which the policy does not allow any more.
     pub fn deny(&mut self, why: Denied, out: &mut Vec<u8>) {
         Fault::from(why).write(self.connection, out);
+    }
+
+    /// Answers the request under way, which a limit of its user has no room for before this time is over.
+    pub fn limit(&mut self, wait: Duration, out: &mut Vec<u8>) {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let mut answer = Answer::new(out, self.connection, 429);
+        answer.header("Retry-After", seconds.to_string());
+        answer.header("Content-Type", "text/plain");
+        answer.body(format!("{}\n", errors::RATE_LIMITED).as_bytes());
     }
 
     /// Takes the result of the login that [`Session::receive`] gave out last: the client is the user of this name, or

@@ -15,6 +15,7 @@ mod show;
 use bytes::Bytes;
 use ipnet::IpNet;
 
+use crate::limits::UNLIMITED;
 use crate::name::NameError;
 use crate::permission::{Permission, Permissions};
 use crate::slot::{Mode, OPTION_BYTES_MAX, Options, Resource};
@@ -114,6 +115,12 @@ pub enum CommandError {
     /// There are more options, or longer ones, than a record has.
     #[error("There are too many options, or one is too long")]
     Options,
+    /// The value of a limit is none.
+    #[error("{0} is a number of at least 1, or {UNLIMITED}")]
+    Limit(String),
+    /// A group has no limits.
+    #[error("{0} is an option of users alone")]
+    LimitOfGroup(String),
     /// A password is empty.
     #[error("A password must not be empty")]
     EmptyPassword,

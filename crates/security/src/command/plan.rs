@@ -7,6 +7,7 @@ use ipnet::IpNet;
 
 use super::{Command, CommandError, Settable};
 use crate::credential::Credential;
+use crate::limits;
 use crate::name::Name;
 use crate::permission::Permissions;
 use crate::policy::is_within_bounds;
@@ -96,6 +97,9 @@ fn new_name(slots: &Slots, name: &Bytes, key: fn(Name) -> SlotKey) -> Result<Nam
 }
 
 fn set_user(slots: &Slots, mut user: User, set: &Settable, credential: Option<Credential>) -> Planned {
+    if let Some((name, _)) = set.options.iter().find(|(name, value)| !limits::check(name, value)) {
+        return Err(CommandError::Limit(text(name)));
+    }
     if let Some(groups) = &set.groups {
         user.groups = groups_of(slots, groups)?;
         if !is_within_bounds(slots, &user.groups) {
@@ -108,6 +112,9 @@ fn set_user(slots: &Slots, mut user: User, set: &Settable, credential: Option<Cr
 }
 
 fn set_group(slots: &Slots, mut group: Group, set: &Settable) -> Planned {
+    if let Some(name) = set.options.keys().find(|name| limits::is_limit(name)) {
+        return Err(CommandError::LimitOfGroup(text(name)));
+    }
     if let Some(groups) = &set.groups {
         group.groups = groups_of(slots, groups)?;
         if reaches(slots, &group.groups, &group.name) {

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use self::grants::Grants;
 use crate::credential::Credential;
+use crate::limits::Limits;
 use crate::name::Name;
 use crate::permission::{Permission, Permissions};
 use crate::slot::{Group, Resource, Role, Settings, Slot, Target, User};
@@ -67,6 +68,7 @@ struct Compiled {
     shared: Arc<Shared>,
     /// Permissions on everything, by any role.
     any: Permissions,
+    limits: Option<Box<Limits>>,
 }
 
 /// The roles of users in the same groups, the nearest first; at the end `all`.
@@ -107,6 +109,12 @@ impl Policy {
     /// The name of a user of this policy.
     pub fn name(&self, user: UserId) -> &Name {
         &self.at(user).name
+    }
+
+    /// The limits of a user of this policy; `None` without one.
+    #[inline]
+    pub fn limits(&self, user: UserId) -> Option<&Limits> {
+        self.at(user).limits.as_deref()
     }
 
     /// The groups of a user of this policy, the nearest first.
@@ -207,7 +215,8 @@ impl<'a> Parts<'a> {
             let own = self.role(&Role::User(user.name.clone()));
             let any = own.map_or(Permissions::NONE, |own| self.grants[own as usize].any).with(shared.any);
             let (name, credential) = (user.name.clone(), user.credential.clone());
-            users.push(Compiled { name, credential, sources, own, shared, any });
+            let limits = Limits::of(&user.options);
+            users.push(Compiled { name, credential, sources, own, shared, any, limits });
         }
         let Parts { settings, sources_for_all, grants, role_names, .. } = self;
         Policy { version, settings, users, places, grants, role_names, sources_for_all }

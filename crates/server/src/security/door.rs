@@ -1,4 +1,4 @@
-//! The guard of a node's doors: the policy in force, TLS, logins, and their figures. All threads share it.
+//! The guard of a node's doors: the policy in force, TLS, logins, limits, and their figures. All threads share it.
 
 use super::audit_log::AuditLog;
 use super::certificates::ClientCertificates;
@@ -7,6 +7,7 @@ use super::handshake_turns::HandshakeTurns;
 use super::logins::{Claim, Logins, Verdict};
 use super::policies::Policies;
 use super::tls::{ClientTlsExpiry, certified_name};
+use super::usage::LimitUsage;
 use crate::connections::Patience;
 use crate::stream::Stream;
 use bytes::BytesMut;
@@ -34,6 +35,7 @@ pub(crate) struct DoorGuard {
     handshake_threads: HandshakeThreads,
     logins: Logins,
     audit: AuditLog,
+    usage: LimitUsage,
     accepted: AtomicU64,
     refused: AtomicU64,
     denied: AtomicU64,
@@ -48,6 +50,8 @@ pub(crate) struct DoorFigures {
     security_logins_refused: u64,
     /// Requests that the grants of their users do not cover.
     security_denied: u64,
+    /// Requests that their users' limits refused.
+    security_rate_limited: u64,
     /// Lines of the audit log that logins and requests did not get, as too many were refused.
     security_audit_suppressed: u64,
     /// Requests in the permissive mode that would be refused if security were on.
@@ -73,6 +77,7 @@ impl DoorGuard {
             handshake_threads: HandshakeThreads::start()?,
             logins: Logins::start()?,
             audit: AuditLog::new(),
+            usage: LimitUsage::new(),
             accepted: AtomicU64::default(),
             refused: AtomicU64::default(),
             denied: AtomicU64::default(),
@@ -83,6 +88,12 @@ impl DoorGuard {
     /// The audit log of logins and denials.
     pub(crate) fn audit(&self) -> &AuditLog {
         &self.audit
+    }
+
+    /// The use of users' limits.
+    #[inline]
+    pub(crate) fn usage(&self) -> &LimitUsage {
+        &self.usage
     }
 
     /// Whether the node has a certificate for clients.
@@ -217,6 +228,7 @@ impl DoorGuard {
             security_logins: read(&self.accepted),
             security_logins_refused: read(&self.refused),
             security_denied: read(&self.denied),
+            security_rate_limited: self.usage.refused(),
             security_audit_suppressed: self.audit.suppressed(),
             security_would_refuse: read(&self.would_refuse),
             security_handshakes_dropped: self.handshakes.dropped(),

@@ -275,6 +275,45 @@ fn permissive_lets_in_and_counts() {
     assert_eq!(serde_json::to_value(guard.figures()).unwrap()["security_would_refuse"], 1);
 }
 
+/// Asks for a key until it is refused: requests before that, and the refusal's text.
+fn gets_until_refused(stream: &mut (impl Read + Write)) -> (u32, String) {
+    (0..).map(|asked| (asked, ask(stream, codes::GET_REQ, &get()))).find_map(|(asked, (code, text))| {
+        (code == codes::ERROR_RESP).then_some((asked, text))
+    }).unwrap()
+}
+
+/// A user with limits, and grants for all.
+const LIMITED: [&str; 4] = [
+    "add-user alice password=secret ops_per_s=3 bytes_per_s=1000000",
+    "add-source all 127.0.0.1/32 password",
+    "grant riak_kv.get,riak_kv.put on any to all",
+    "enable",
+];
+
+#[test]
+fn a_user_beyond_a_limit_is_refused_and_told_when_to_return() {
+    let certificates = Arc::new(Certificates::new());
+    let policies = Arc::new(Policies::new());
+    policies.publish(policy(1, &LIMITED));
+    let given = Arc::clone(&certificates);
+    let guard = with_doors(&certificates, &policies, move |Doors { pb, https, .. }| {
+        let mut stream = secured(&given, None, pb);
+        assert_eq!(ask(&mut stream, codes::AUTH_REQ, &auth("alice", "secret")).0, codes::AUTH_RESP);
+        let (asked, text) = gets_until_refused(&mut stream);
+        assert!(asked >= 3 && text == "rate_limited", "{asked}, {text}");
+        assert_eq!(ask(&mut stream, codes::PING_REQ, b""), PONG, "pings are free, and the connection goes on");
+
+        let mut stream = given.client(None, TcpStream::connect(https).unwrap());
+        let login = format!("Authorization: Basic {ALICE}\r\n");
+        let refused = (0..).map(|_| http_head(&mut stream, "GET /buckets/b/keys/k", &login));
+        let refused = { refused }.find(|head| !head.contains(" 404 ")).unwrap();
+        assert!(refused.starts_with("HTTP/1.1 429 Too Many Requests\r\n"), "{refused}");
+        assert!(refused.contains("\r\nRetry-After: 1\r\n"), "{refused}");
+    });
+    assert!(guard.usage().refused() >= 2);
+    assert_eq!(serde_json::to_value(guard.figures()).unwrap()["security_rate_limited"], guard.usage().refused());
+}
+
 /// The base64 of `alice:secret`, and of other logins.
 const ALICE: &str = "YWxpY2U6c2VjcmV0";
 const ALICE_WRONG: &str = "YWxpY2U6d3Jvbmc=";
@@ -282,7 +321,12 @@ const BOB: &str = "Ym9iOng=";
 
 /// The head of the answer to a ping with these headers.
 fn ping(stream: &mut (impl Read + Write), headers: &str) -> String {
-    write!(stream, "GET /ping HTTP/1.1\r\nHost: h\r\n{headers}\r\n").unwrap();
+    http_head(stream, "GET /ping", headers)
+}
+
+/// The head of the answer to a request with these headers.
+fn http_head(stream: &mut (impl Read + Write), request: &str, headers: &str) -> String {
+    write!(stream, "{request} HTTP/1.1\r\nHost: h\r\n{headers}\r\n").unwrap();
     stream.flush().unwrap();
     let mut answer = Vec::new();
     let mut byte = [0];

@@ -9,6 +9,7 @@
 //! * `handshakes`: places of handshakes of TLS, `handshake_turns` for all threads; [`HandshakeThreads`]: their
 //!   arithmetic.
 //! * `audit_log`: lines of the audit log about logins and denials; `audit_limits` bounds them.
+//! * `usage`: the use of users' limits.
 //! * [`password`]: the verifier of a password, made and checked.
 //! * `tls`: the node's end of TLS with clients, and the name in a client's certificate; `revocation` has the lists
 //!   of those that do not count any more.
@@ -36,6 +37,7 @@ mod policies;
 mod reload;
 mod revocation;
 mod tls;
+mod usage;
 mod whoami;
 
 pub(crate) use self::certificates::ClientCertificates;
@@ -49,4 +51,5 @@ pub(crate) use self::policies::Policies;
 pub(crate) use self::reload::reload;
 pub(crate) use self::tls::certified_name;
 pub use self::tls::{ClientFiles, certificate_user};
+pub(crate) use self::usage::AdmittedRequest;
 pub(crate) use self::whoami::whoami;
