@@ -233,6 +233,12 @@ pub enum Planted {
     RouteWithoutPermission,
     /// A cached login holds for each credential of its user.
     CacheSurvivesPasswordChange,
+    /// A change of the policy makes each remembered login cost a hash again.
+    HerdOnPolicyChange,
+    /// A connection goes on with a certificate that was revoked after its handshake.
+    ResumedAfterRevocation,
+    /// Clients and nodes may have one authority, so that a client can join and a node can log in.
+    ClientCertificateJoins,
 }
 
 thread_local! {

@@ -21,7 +21,9 @@ use crate::pace::{Pace, Sending};
 use crate::pb::{Sink, hang_up, send, skip};
 use crate::peer::Peers;
 use crate::purge::Purges;
-use crate::security::{AdmittedRequest, DoorGuard, Hashing, Verdict, answer as answer_security, certified_name, whoami};
+use crate::security::{
+    AdmittedRequest, DoorGuard, Hashing, Verdict, answer as answer_security, certified_name, whoami,
+};
 use crate::slow;
 use crate::socket::ClientOrigin;
 use crate::stats::Stats;

@@ -39,15 +39,20 @@ use tokio::task::LocalSet;
 
 /// The policy that commands make; a password is hashed.
 pub(super) fn policy(version: u64, lines: &[&str]) -> Policy {
+    Policy::compile(&records(version, lines), version)
+}
+
+/// The records that commands make; a password is hashed with a salt of this number.
+pub(super) fn records(salt: u64, lines: &[&str]) -> Slots {
     let mut slots = Slots::default();
     for line in lines {
         let words: Vec<&str> = line.split(' ').collect();
         let command = Command::parse(&words).unwrap();
-        let credential = command.password().map(|password| hash(password, &[version as u8; SALT_BYTES]));
+        let credential = command.password().map(|password| hash(password, &[salt as u8; SALT_BYTES]));
         let changes = command.plan(&slots, credential).unwrap();
         slots.apply(&changes).unwrap();
     }
-    Policy::compile(&slots, version)
+    slots
 }
 
 /// The addresses of a node's doors.
@@ -277,9 +282,10 @@ fn permissive_lets_in_and_counts() {
 
 /// Asks for a key until it is refused: requests before that, and the refusal's text.
 fn gets_until_refused(stream: &mut (impl Read + Write)) -> (u32, String) {
-    (0..).map(|asked| (asked, ask(stream, codes::GET_REQ, &get()))).find_map(|(asked, (code, text))| {
-        (code == codes::ERROR_RESP).then_some((asked, text))
-    }).unwrap()
+    (0..)
+        .map(|asked| (asked, ask(stream, codes::GET_REQ, &get())))
+        .find_map(|(asked, (code, text))| (code == codes::ERROR_RESP).then_some((asked, text)))
+        .unwrap()
 }
 
 /// A user with limits, and grants for all.
@@ -301,7 +307,11 @@ fn a_user_beyond_a_limit_is_refused_and_told_when_to_return() {
         assert_eq!(ask(&mut stream, codes::AUTH_REQ, &auth("alice", "secret")).0, codes::AUTH_RESP);
         let (asked, text) = gets_until_refused(&mut stream);
         assert!(asked >= 3 && text == "rate_limited", "{asked}, {text}");
-        assert_eq!(ask(&mut stream, codes::PING_REQ, b""), PONG, "pings are free, and the connection goes on");
+        assert_eq!(
+            ask(&mut stream, codes::PING_REQ, b""),
+            PONG,
+            "pings are free, and the connection goes on"
+        );
 
         let mut stream = given.client(None, TcpStream::connect(https).unwrap());
         let login = format!("Authorization: Basic {ALICE}\r\n");
@@ -311,7 +321,10 @@ fn a_user_beyond_a_limit_is_refused_and_told_when_to_return() {
         assert!(refused.contains("\r\nRetry-After: 1\r\n"), "{refused}");
     });
     assert!(guard.usage().refused() >= 2);
-    assert_eq!(serde_json::to_value(guard.figures()).unwrap()["security_rate_limited"], guard.usage().refused());
+    assert_eq!(
+        serde_json::to_value(guard.figures()).unwrap()["security_rate_limited"],
+        guard.usage().refused()
+    );
 }
 
 /// The base64 of `alice:secret`, and of other logins.
@@ -417,7 +430,7 @@ fn certificates_are_reloaded_all_or_none() {
 }
 
 #[test]
-fn a_revoked_certificate_ends_its_connections() {
+pub(super) fn a_revoked_certificate_ends_its_connections() {
     let certificates = Arc::new(Certificates::new());
     for name in ["alice", "bob"] {
         certificates.issue(name, name, Some(name));

@@ -115,7 +115,7 @@ impl Logins {
         let credential = match policy.login(claim.user, claim.address, claim.offer) {
             Login::Accepted(_) => return Verdict::Accepted,
             Login::Verify(_, credential) => {
-                Some((credential.clone(), self.digest(claim, password, credential)))
+                Some((credential.clone(), self.digest(claim, password, credential, policy.version())))
             }
             Login::Refused(why) => {
                 let user = String::from_utf8_lossy(claim.user);
@@ -164,7 +164,7 @@ impl Logins {
     }
 
     /// The digest of a login with a password. Each part has its length in front, so that no two logins are one text.
-    fn digest(&self, claim: Claim<'_>, password: &[u8], credential: &Credential) -> Digest {
+    fn digest(&self, claim: Claim<'_>, password: &[u8], credential: &Credential, version: u64) -> Digest {
         let mut context = hmac::Context::with_key(&self.key);
         let mut part = |bytes: &[u8]| {
             context.update(&(bytes.len() as u64).to_be_bytes());
@@ -176,6 +176,9 @@ impl Logins {
         }
         part(claim.user);
         part(password);
+        if base::planted!(HerdOnPolicyChange) {
+            part(&version.to_be_bytes());
+        }
         if !base::planted!(CacheSurvivesPasswordChange) {
             match credential {
                 Credential::Argon2id(verifier) => part(verifier),
@@ -240,8 +243,8 @@ fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::door_tests::policy;
+pub(super) mod tests {
+    use super::super::door_tests::{policy, records};
     use super::*;
     use std::net::Ipv4Addr;
 
@@ -264,7 +267,8 @@ mod tests {
     const ALICE: [&str; 3] =
         ["add-user alice password=secret", "add-source all 127.0.0.1/32 password", "enable"];
 
-    fn a_changed_password_is_in_force_at_once() {
+    #[test]
+    pub(crate) fn a_changed_password_is_in_force_at_once() {
         let logins = Logins::start().unwrap();
         let first = policy(1, &ALICE);
         assert_eq!(ask(&logins, &first, "alice", "secret"), Verdict::Accepted);
@@ -274,11 +278,6 @@ mod tests {
         let other = policy(2, &["add-user alice password=other", ALICE[1], "enable"]);
         assert_eq!(ask(&logins, &other, "alice", "secret"), Verdict::Refused);
         assert_eq!(ask(&logins, &other, "alice", "other"), Verdict::Accepted);
-    }
-
-    #[test]
-    fn changed_password_is_in_force_at_once() {
-        a_changed_password_is_in_force_at_once();
     }
 
     #[test]
@@ -323,14 +322,15 @@ mod tests {
         assert_eq!(ask(&logins, &policy, "Alice", ""), Verdict::Refused);
     }
 
-    /// `cargo test -p server --features planted --lib planted`
-    #[cfg(feature = "planted")]
     #[test]
-    fn planted_cache_survives_password_change() {
-        use base::planted::{Planted, plant};
-        plant(Some(Planted::CacheSurvivesPasswordChange));
-        let told = std::panic::catch_unwind(a_changed_password_is_in_force_at_once);
-        plant(None);
-        assert!(told.is_err());
+    pub(crate) fn a_new_policy_costs_no_hash() {
+        let logins = Logins::start().unwrap();
+        let slots = records(1, &ALICE);
+        let of = |version| Policy::compile(&slots, version);
+        assert_eq!(ask(&logins, &of(1), "alice", "secret"), Verdict::Accepted);
+        // Beyond its failures, the address is refused each hash.
+        let later = logins.clock.now() + Duration::from_secs(60);
+        lock(&logins.known).failures.note(Origin::Address(Ipv4Addr::LOCALHOST.into()), later);
+        assert_eq!(ask(&logins, &of(2), "alice", "secret"), Verdict::Accepted, "it was remembered");
     }
 }

@@ -33,6 +33,8 @@ mod login_times;
 mod logins;
 mod page;
 pub(crate) mod password;
+#[cfg(all(test, feature = "planted"))]
+mod planted_tests;
 mod policies;
 mod reload;
 mod revocation;
