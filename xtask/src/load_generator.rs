@@ -1,7 +1,7 @@
 //! The figures of the load generator itself: `cargo xtask figures bench`.
 //!
-//! What it can do where nothing is in its way ([`Part::Null`]), what it costs against a node and whether it keeps a rate
-//! ([`Part::Node`]), and whether a node that is stopped for a moment shows as the latencies that it caused
+//! What it can do where nothing is in its way ([`Part::Null`]), what it costs against a node and whether it keeps a
+//! rate ([`Part::Node`]), and whether a node that is stopped for a moment shows as the latencies that it caused
 //! ([`Part::Stop`]). That planted faults are found and named is a test of `bench`.
 
 use crate::Result;
@@ -101,7 +101,8 @@ fn null(context: &Context, report: &mut Report) -> Result<()> {
             cpu_s += second.generator.cpu_us as f64 / 1e6;
         }
         rates.push(ops as f64 / cpu_s);
-        // Work that was done: values that were made, came back, and were read and compared, warm-up and the end included.
+        // Work that was done: values that were made, came back, and were read and compared, warm-up and the end
+        // included.
         verified.push(summary.check.verified as f64 / ops as f64);
     }
     let [spec] = &null_specs()[..] else { return Err("one row".into()) };

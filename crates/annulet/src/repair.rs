@@ -1,5 +1,5 @@
-//! The repair of a store by `annulet check --repair`: its ledger is made again from the journal, with all processors, and
-//! with a line a second that says how far it has come. One that was interrupted goes on where it was.
+//! The repair of a store by `annulet check --repair`: its ledger is made again from the journal, with all processors,
+//! and with a line a second that says how far it has come. One that was interrupted goes on where it was.
 
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use crate::plural::count;
@@ -35,8 +35,8 @@ fn metadata(dir: &Path) -> Option<BTreeMap<Vec<u8>, Vec<u8>>> {
     })
 }
 
-/// What the store in `store` remembers for its node, if its own manifest does not say so: what the other shards of `dir`
-/// remember, or what can be told without them.
+/// What the store in `store` remembers for its node, if its own manifest does not say so: what the other shards of
+/// `dir` remember, or what can be told without them.
 pub fn options(
     dir: &Path,
     store: &Path,

@@ -1,9 +1,10 @@
 //! What every store of objects does.
 //!
-//! Ten methods, of which two are made of another, one has an answer that does for most, and two are capabilities that most do without: other threads get
-//! handles of the same store ([`Backend::another`]), or read what its owner writes ([`Backend::reader`]). Not among them, on purpose: opening, which differs ([`Kind::open`](crate::Kind));
-//! when a write is safe, which is said once, at opening, since some engines decide it there; how much room it takes, which the file
-//! system says of all alike.
+//! Ten methods, of which two are made of another, one has an answer that does for most, and two are capabilities that
+//! most do without: other threads get handles of the same store ([`Backend::another`]), or read what its owner writes
+//! ([`Backend::reader`]). Not among them, on purpose: opening, which differs ([`Kind::open`](crate::Kind)); when a
+//! write is safe, which is said once, at opening, since some engines decide it there; how much room it takes, which the
+//! file system says of all alike.
 
 use crate::error::Error;
 use bytes::Bytes;
@@ -119,8 +120,8 @@ impl Limits {
 
 /// A store of objects, which one owner has; each call returns when it is done.
 pub trait Backend: Send {
-    /// Applies a batch, all of it or nothing; of two writes of one key the later one counts. It returns when the batch is as
-    /// safe as was asked for at opening.
+    /// Applies a batch, all of it or nothing; of two writes of one key the later one counts. It returns when the batch
+    /// is as safe as was asked for at opening.
     fn write(&mut self, batch: &[Write<'_>]) -> Result<(), Error>;
 
     /// Sets a key's head and value.
@@ -139,8 +140,8 @@ pub trait Backend: Send {
     /// A key's head.
     fn head(&mut self, key: &[u8]) -> Result<Option<Bytes>, Error>;
 
-    /// Tells of each key from `from` up to `to`, which is not among them, in order, as of when the fold began. An empty `to` is
-    /// no end.
+    /// Tells of each key from `from` up to `to`, which is not among them, in order, as of when the fold began. An empty
+    /// `to` is no end.
     fn fold(&mut self, from: &[u8], to: &[u8], what: What, visit: &mut Visit<'_>) -> Result<(), Error>;
 
     /// What it takes at most.
@@ -148,7 +149,8 @@ pub trait Backend: Send {
         Limits::default()
     }
 
-    /// A handle of the same store for another thread: the engine sees to what they do at once. `None` of a store that has one owner.
+    /// A handle of the same store for another thread: the engine sees to what they do at once. `None` of a store that
+    /// has one owner.
     fn another(&self) -> Option<Box<dyn Backend>> {
         None
     }

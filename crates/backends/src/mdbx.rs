@@ -1,11 +1,13 @@
 //! MDBX: LMDB's B-tree in C, gone on with: it reuses and gives back pages better, and takes longer keys.
 //!
-//! Each batch is a transaction. The map is as large as the database may become, which costs nothing before it is used; the file grows and
-//! shrinks by its library's steps of 16 MiB. Pages are written as LMDB's are, not through the map, and nothing is read ahead there, as of LMDB. It has no
-//! checksums of what it stores: what a damaged disk gives back is answered, unless it makes no tree any more.
+//! Each batch is a transaction. The map is as large as the database may become, which costs nothing before it is used;
+//! the file grows and shrinks by its library's steps of 16 MiB. Pages are written as LMDB's are, not through the map,
+//! and nothing is read ahead there, as of LMDB. It has no checksums of what it stores: what a damaged disk gives back
+//! is answered, unless it makes no tree any more.
 //!
-//! At durability `none` its mode is `UTTERLY_NOSYNC`, which is LMDB's `NO_SYNC`: a power cut may leave a database that cannot be read. The safer
-//! `SAFE_NOSYNC` reuses no page before a sync, and nothing asks for one here, so that its file would grow with every write.
+//! At durability `none` its mode is `UTTERLY_NOSYNC`, which is LMDB's `NO_SYNC`: a power cut may leave a database that
+//! cannot be read. The safer `SAFE_NOSYNC` reuses no page before a sync, and nothing asks for one here, so that its
+//! file would grow with every write.
 
 use crate::backend::{Backend, Limits, Object, Visit, What, Write};
 use crate::error::Error;
@@ -113,7 +115,8 @@ impl Backend for Mdbx {
     fn fold(&mut self, from: &[u8], to: &[u8], what: What, visit: &mut Visit<'_>) -> Result<(), Error> {
         let transaction = self.env.begin_ro_unsync().map_err(failed)?;
         let mut cursor = transaction.cursor(self.objects).map_err(failed)?;
-        // It refuses longer keys also as bounds; of its own only one may lie before such a bound and not before its beginning.
+        // It refuses longer keys also as bounds; of its own only one may lie before such a bound and not before its
+        // beginning.
         let start = &from[..from.len().min(self.key_bytes_max)];
         let mut items = cursor.iter_from::<Cow<'_, [u8]>, Cow<'_, [u8]>>(start).map_err(failed)?;
         while let Some((key, pair)) = items.borrow_next().map_err(failed)? {

@@ -4,9 +4,9 @@
 //! 0 version u8 (1)   1 head_len u32   5 head | value
 //! ```
 //!
-//! One and not two, since a PUT and a GET are then one look into the engine; a HEAD reads what a GET reads, as far as the
-//! engine does not read by pages. There is no checksum: what the engine gives back is believed, as its users do. Left out: what a
-//! head or a value means.
+//! One and not two, since a PUT and a GET are then one look into the engine; a HEAD reads what a GET reads, as far as
+//! the engine does not read by pages. There is no checksum: what the engine gives back is believed, as its users do.
+//! Left out: what a head or a value means.
 
 use crate::backend::{Item, Object, What};
 use crate::error::Error;
@@ -75,7 +75,8 @@ fn no_pair() -> Error {
 #[cfg(any(feature = "fjall", feature = "lmdb", feature = "redb"))]
 pub type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// The range from `from` up to `to`, for an engine that refuses longer keys than its own also as bounds; `None` for an empty one.
+/// The range from `from` up to `to`, for an engine that refuses longer keys than its own also as bounds; `None` for an
+/// empty one.
 #[cfg(any(feature = "fjall", feature = "lmdb", feature = "redb"))]
 pub fn bounds<'a>(from: &'a [u8], to: &'a [u8], key_bytes_max: usize) -> Option<Bounds<'a>> {
     let cut = |key: &'a [u8]| &key[..key.len().min(key_bytes_max)];

@@ -3,11 +3,12 @@
 //! Engines differ in what they let threads do, and so does what stands behind a handle; [`options`] says which it is:
 //!
 //! * An engine that is made for many threads has one store, and each thread a handle of it ([`Backend::another`]).
-//! * Any other has several stores, as a server has a shard for each core. A key's hash decides in which of them it is. Each is behind a lock; where the
-//!   engine has readers ([`Backend::reader`]), reads do not take it. Writes that come while a store is written queue, and are its next batch (`group.rs`).
+//! * Any other has several stores, as a server has a shard for each core. A key's hash decides in which of them it is.
+//!   Each is behind a lock; where the engine has readers ([`Backend::reader`]), reads do not take it. Writes that come
+//!   while a store is written queue, and are its next batch (`group.rs`).
 //!
-//! Invariants: what one handle has written is read by all from then on; entries of a pack that several set at once are all set (`packs.rs`); a store is closed when
-//! no handle is left.
+//! Invariants: what one handle has written is read by all from then on; entries of a pack that several set at once are
+//! all set (`packs.rs`); a store is closed when no handle is left.
 //!
 //! Left out: batches and folds, which would be over several stores at different moments.
 
@@ -42,8 +43,8 @@ impl Sharing {
         if kind.has_handles() { 1 } else { self.stores }
     }
 
-    /// What each store is told: together they have the cache and the memory that are asked for. The readers of a store share one of its size, and its owner, which does
-    /// not read where there are readers, uses none.
+    /// What each store is told: together they have the cache and the memory that are asked for. The readers of a store
+    /// share one of its size, and its owner, which does not read where there are readers, uses none.
     fn settings(&self, kind: Kind, settings: &Settings) -> Settings {
         let stores = self.stores_of(kind);
         Settings {

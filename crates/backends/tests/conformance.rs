@@ -1,8 +1,9 @@
 //! Every backend beside a map, under random operations and restarts: what is true of one is true of all.
 //!
-//! One list of operations runs on each backend that the tests were built with (`--features fjall,lmdb,mdbx,redb,rocksdb,wiredtiger` for all). A store at
-//! durability `sync` is also left without being closed; one that keeps nothing is opened anew only where that is not asked for.
-//! `ANNULET_BACKEND_CASES` runs more lists.
+//! One list of operations runs on each backend that the tests were built with
+//! (`--features fjall,lmdb,mdbx,redb,rocksdb,wiredtiger` for all). A store at durability `sync` is also left without
+//! being closed; one that keeps nothing is opened anew only where that is not asked for. `ANNULET_BACKEND_CASES` runs
+//! more lists.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 

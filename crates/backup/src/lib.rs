@@ -1,4 +1,5 @@
-//! Backups of a node: its stores' files under their own names, its part in the cluster, and an index with their checksums.
+//! Backups of a node: its stores' files under their own names, its part in the cluster, and an index with their
+//! checksums.
 //!
 //! ```text
 //! DEST/NAME/BACKUP                        the index; a folder without one is no backup, or not a whole one
@@ -7,7 +8,8 @@
 //! DEST/NAME/membership/                   which node of which cluster it is, and its log
 //! ```
 //!
-//! * `create.rs`: links, or copies in slices, what a store says it is made up of ([`engine::backup`]), also while it serves.
+//! * `create.rs`: links, or copies in slices, what a store says it is made up of ([`engine::backup`]), also while it
+//!   serves.
 //! * `index.rs`: the index's format. `verify.rs`: reads a backup back. `restore.rs`: makes a data folder of one.
 //! * `transfer.rs`: files in slices, between which whoever watches may wait, or stop.
 //!

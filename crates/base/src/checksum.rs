@@ -1,13 +1,14 @@
 //! The one checksum of all our formats: CRC-32C (Castagnoli), by hardware where there is any.
 //!
-//! Two libraries compute it. The processor's own instruction takes eight bytes at a time, of several places at once, and begins at
-//! once; multiplication without carries takes up to 64 bytes at a time, and has a beginning and an end that cost something. Short
-//! bytes go the first way, long ones the second: 4 KB take 41 ns instead of 154, 16 KB 140 instead of 640 (docs/decisions/0080).
+//! Two libraries compute it. The processor's own instruction takes eight bytes at a time, of several places at once,
+//! and begins at once; multiplication without carries takes up to 64 bytes at a time, and has a beginning and an end
+//! that cost something. Short bytes go the first way, long ones the second: 4 KB take 41 ns instead of 154, 16 KB 140
+//! instead of 640 (docs/decisions/0080).
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// From this length on the second way is the shorter one on all processors. Where they multiply 64 bytes at a time it is from 300 bytes
-/// on; where 16, it takes some 280 instructions more for 1 KB, and as many for 4 KB.
+/// From this length on the second way is the shorter one on all processors. Where they multiply 64 bytes at a time it
+/// is from 300 bytes on; where 16, it takes some 280 instructions more for 1 KB, and as many for 4 KB.
 const LONG_BYTES: usize = 3 << 10;
 
 /// CRC-32C of `bytes`.

@@ -24,8 +24,8 @@ pub trait Job: Send {
     /// operation before `submit` returns.
     fn slice(&mut self, disk: &mut dyn Disk) -> Progress;
 
-    /// Whether it has one slice, and writes may wait for it: it goes before those that wait for their turn. A store has one sync and
-    /// one segment of these under way at most, so others have their turns.
+    /// Whether it has one slice, and writes may wait for it: it goes before those that wait for their turn. A store has
+    /// one sync and one segment of these under way at most, so others have their turns.
     fn is_urgent(&self) -> bool {
         false
     }

@@ -239,8 +239,8 @@ impl Keys {
     }
 }
 
-/// The key of a uniform number in (0, 1]: the floor of a Lomax variate of shape 1.5 and scale 0.1 count, whose mean is a
-/// fifth of the count. Not above what other spaces of keys begin with.
+/// The key of a uniform number in (0, 1]: the floor of a Lomax variate of shape 1.5 and scale 0.1 count, whose mean is
+/// a fifth of the count. Not above what other spaces of keys begin with.
 pub fn pareto(unit: f64, count: u64) -> u64 {
     let drawn = (unit.powf(-1.0 / 1.5) - 1.0) * 0.1 * count as f64;
     (drawn as u64).min(UNIQUE_FROM - 1)
@@ -254,8 +254,9 @@ fn hotspot(rng: &mut Rng, count: u64, hot_keys: f64, hot_draws: f64) -> u64 {
     hot + rng.below(count - hot)
 }
 
-/// Zipf's distribution over ranks from 0, by rejection-inversion: exact, in constant time and without tables, so the count
-/// may grow. A uniform number is inverted through the integral of x^-theta, and rejected where that lies above the steps.
+/// Zipf's distribution over ranks from 0, by rejection-inversion: exact, in constant time and without tables, so the
+/// count may grow. A uniform number is inverted through the integral of x^-theta, and rejected where that lies above
+/// the steps.
 #[derive(Clone, Debug)]
 struct Zipf {
     count: f64,

@@ -1,7 +1,7 @@
 //! Figures of processes, disks and the machine from `/proc` and `/sys`.
 //!
-//! Everything is `None` or zero where the kernel does not tell, or a process belongs to somebody else: a run on a machine
-//! that says less has less in its results.
+//! Everything is `None` or zero where the kernel does not tell, or a process belongs to somebody else: a run on a
+//! machine that says less has less in its results.
 
 use results::{Limits, Machine};
 use std::collections::BTreeMap;

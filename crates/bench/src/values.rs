@@ -1,12 +1,13 @@
 //! Values to write: sizes, bytes, and the stamp that identifies a value.
 //!
 //! A stamped value begins with 28 bytes, little-endian: a magic, the run, the key's number (hashed with its
-//! bucket), the sequence of the write, the value's length, and a CRC-32C of all of the value but the checksum itself. So
-//! a read can tell a value of another key, of an older write, of an earlier run, and one that is damaged.
+//! bucket), the sequence of the write, the value's length, and a CRC-32C of all of the value but the checksum itself.
+//! So a read can tell a value of another key, of an older write, of an earlier run, and one that is damaged.
 //!
-//! A shorter value, of [`STAMP_LEN_MIN`] bytes at least, begins with a compact stamp of so many: the run, the low half of the key's number, the
-//! sequence, and a CRC-32C of what the whole stamp would have and of what follows. It finds the same faults; only what kind of damage it is cannot be
-//! told: a value that was cut, or that nobody stamped, has a wrong checksum or another key.
+//! A shorter value, of [`STAMP_LEN_MIN`] bytes at least, begins with a compact stamp of so many: the run, the low half
+//! of the key's number, the sequence, and a CRC-32C of what the whole stamp would have and of what follows. It finds
+//! the same faults; only what kind of damage it is cannot be told: a value that was cut, or that nobody stamped, has a
+//! wrong checksum or another key.
 //!
 //! The rest are bytes from a pool: random ones, or (semi-compressible, as the seeds' NHS load) 4,096 random bytes and
 //! 4,096 bytes of text by turns, of which the text compresses well.
@@ -25,8 +26,8 @@ pub const STAMP_LEN_MIN: usize = 16;
 
 const MAGIC: [u8; 4] = *b"AbV1";
 
-/// Values are cut from so many bytes: beyond the window of common compressors, so that one value cannot be compressed by
-/// another, and small enough to stay in a processor's cache.
+/// Values are cut from so many bytes: beyond the window of common compressors, so that one value cannot be compressed
+/// by another, and small enough to stay in a processor's cache.
 const POOL_LEN: usize = 1 << 20;
 
 /// No value is longer than Riak takes.

@@ -1,5 +1,5 @@
-//! Runs against real servers of other stores, which are started here and must be found by name: redis-server and redis-cli, etcd. A Cassandra must be
-//! there: its address is told.
+//! Runs against real servers of other stores, which are started here and must be found by name: redis-server and
+//! redis-cli, etcd. A Cassandra must be there: its address is told.
 //!
 //!     cargo test -p bench --test peers -- --ignored --test-threads 4
 //!     ANNULET_CASSANDRA=127.0.0.1:9042 cargo test -p bench --test peers -- --ignored

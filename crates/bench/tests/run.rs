@@ -61,8 +61,8 @@ fn every_operation_is_done_counted_and_checked() {
 #[test]
 fn planted_faults_are_caught_and_named() {
     let plant = |line: &str| {
-        // Of 300 losses a few at least are found before they are written over: each key is written some times a second, and
-        // a loss is told from a stale read after 200 ms.
+        // Of 300 losses a few at least are found before they are written over: each key is written some times a second,
+        // and a loss is told from a stale read after 200 ms.
         MIX.replace("kind = \"pareto\"\ncount = 10000", "kind = \"uniform\"\ncount = 2000")
             .replace("weight = 5", "weight = 50")
             .replace("[[operation]]\nop = \"delete\"\nweight = 1\n", "")
@@ -356,7 +356,8 @@ fn queries_find_what_was_written_and_are_judged() {
 
 #[test]
 fn entries_that_are_not_written_are_missed() {
-    // A query that finds too little is asked again for a second, and an update mends what was dropped: so many that some stay.
+    // A query that finds too little is asked again for a second, and an update mends what was dropped: so many that
+    // some stay.
     let text = INDEXED.replace("[value]", "[plant]\ndrop_entries = 300\n[value]").replace("20000", "6000");
     let (summary, results) = run_filled(&text);
     assert!(!summary.verdict.passed);

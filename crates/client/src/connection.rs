@@ -110,8 +110,8 @@ impl Client {
         self.read_frame().inspect_err(|_| self.dead = true)
     }
 
-    /// Sends `request` and receives the first message of its answer, which must have this code. A connection does not begin with a large
-    /// request, which a server refuses: a ping goes before it.
+    /// Sends `request` and receives the first message of its answer, which must have this code. A connection does not
+    /// begin with a large request, which a server refuses: a ping goes before it.
     pub(crate) fn call<M: Message + Default>(&mut self, request: &Request, code: u8) -> Result<M, Error> {
         self.sending.clear();
         request.encode(&mut self.sending);

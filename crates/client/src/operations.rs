@@ -160,9 +160,10 @@ impl Client {
         }
     }
 
-    /// Finds the keys that an index has under some terms, in the order of terms and keys, handing each to `on_row` as it
-    /// arrives, with its term if [`QueryOptions::return_terms`] asks for those of a range. Fields are `…_bin`, `…_int`, and `$key`
-    /// and `$bucket`, which every object has. Answers where the next page begins, if this one is full.
+    /// Finds the keys that an index has under some terms, in the order of terms and keys, handing each to `on_row` as
+    /// it arrives, with its term if [`QueryOptions::return_terms`] asks for those of a range. Fields are `…_bin`,
+    /// `…_int`, and `$key` and `$bucket`, which every object has. Answers where the next page begins, if this one is
+    /// full.
     pub fn query_index(
         &mut self,
         bucket_type: Option<&[u8]>,

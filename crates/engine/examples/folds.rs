@@ -1,5 +1,5 @@
-//! Folds: over heads with a check of the journal, objects in two orders, buckets; limited, stopped and resumed; the heads of a
-//! few key segments.
+//! Folds: over heads with a check of the journal, objects in two orders, buckets; limited, stopped and resumed; the
+//! heads of a few key segments.
 //! `cargo run -p engine --example folds`.
 
 use engine::fold::{Control, FoldRequest, JournalCheck, KeyRange, KeySegments, Modified, What};

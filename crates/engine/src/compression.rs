@@ -159,7 +159,8 @@ impl Compressor {
         self.packed(len?)
     }
 
-    /// The same for a record of these flags that compaction moves. It may have been written when nothing was compressed.
+    /// The same for a record of these flags that compaction moves. It may have been written when nothing was
+    /// compressed.
     pub fn on_compaction(&mut self, flags: u8, value: &[u8]) -> Option<(u8, &[u8])> {
         if Codec::of_flags(flags).is_some() || value.len() > COMPRESSED_VALUE_BYTES_MAX {
             return None;

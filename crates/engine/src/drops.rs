@@ -12,7 +12,8 @@
 //! Left out: an incarnation of the range beside the seq. Seqs of a store are never given twice, so "older than the
 //! drop" needs no other name.
 //!
-//! An index entry ([`crate::index`]) is dropped by where its object's key is, too, so that a range takes its entries along.
+//! An index entry ([`crate::index`]) is dropped by where its object's key is, too, so that a range takes its entries
+//! along.
 //!
 //! Follows the range tombstones of Pebble and RocksDB, whose fragments [`DroppedRanges`] keeps as pieces.
 

@@ -144,7 +144,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// An entry of what is inline, has no end, and a short head, if it is one, as those of an index are: it has no place in the journal.
+/// An entry of what is inline, has no end, and a short head, if it is one, as those of an index are: it has no place in
+/// the journal.
 #[inline(always)]
 fn decode_short(bytes: &[u8]) -> Option<Entry<'_>> {
     let (&KIND_INLINE, mut rest) = bytes.split_first()? else { return None };
@@ -189,8 +190,8 @@ pub fn put_varint(out: &mut Vec<u8>, mut number: u64) {
 pub fn get_varint(bytes: &mut &[u8]) -> Option<u64> {
     const MORE: u8 = 0x80;
     let seven = |byte: u8, place: u32| u64::from(byte & !MORE) << (7 * place);
-    // Most are lengths, or numbers of one field, most of which have the length of the largest: so each place where a number is
-    // read has a way that a processor foresees.
+    // Most are lengths, or numbers of one field, most of which have the length of the largest: so each place where a
+    // number is read has a way that a processor foresees.
     let (number, len) = match **bytes {
         [a, ..] if a < MORE => (u64::from(a), 1),
         [a, b, ..] if b < MORE => (seven(a, 0) | seven(b, 1), 2),

@@ -1,11 +1,13 @@
 //! Key segments: what all keys are divided into by their hashes, and some of them, to be visited.
 //!
 //! The segment of a key is the first bits of its hash, which is the one that filters and indexes have
-//! ([`crate::memtable::hash`]): of the whole ledger key, so replicas that write the same keys agree on it. Whoever compares hash
-//! trees asks for the keys of the leaves that differ. Not to be confused with the segments of the journal.
+//! ([`crate::memtable::hash`]): of the whole ledger key, so replicas that write the same keys agree on it. Whoever
+//! compares hash trees asks for the keys of the leaves that differ. Not to be confused with the segments of the
+//! journal.
 //!
 //! Follows leveled's segment lists, whose ids have 16 bits. Here they have up to [`SEGMENT_BITS_MAX`]; tables name the
-//! blocks of at least 20 bits' worth of segments exactly (docs/formats/table.md), and what is visited is exact in any case.
+//! blocks of at least 20 bits' worth of segments exactly (docs/formats/table.md), and what is visited is exact in any
+//! case.
 
 use crate::error::Error;
 use crate::memtable::hash;
@@ -43,8 +45,8 @@ impl KeySegments {
     /// Those of these numbers, of 2^`bits` segments.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if they are more than [`KEY_SEGMENTS_MAX`], `bits` is more than [`SEGMENT_BITS_MAX`], or a number
-    /// is of none of so many segments.
+    /// [`Error::TooLarge`] if they are more than [`KEY_SEGMENTS_MAX`], `bits` is more than [`SEGMENT_BITS_MAX`], or a
+    /// number is of none of so many segments.
     pub fn new(bits: u32, numbers: impl IntoIterator<Item = u32>) -> Result<KeySegments, Error> {
         let too_large = |what, len: u64, limit: u64| {
             let size = |number| usize::try_from(number).unwrap_or(usize::MAX);

@@ -100,8 +100,8 @@ fn a_failed_sync_that_is_forgotten_loses_what_was_acknowledged() {
     assert!(with_it > 10, "{with_it} of 40 failures show it");
 }
 
-/// Fills a bounded disk, removes all that was written, and tells how many operations of the disk found no room, and whether
-/// writes came back.
+/// Fills a bounded disk, removes all that was written, and tells how many operations of the disk found no room, and
+/// whether writes came back.
 fn filled_up() -> (u64, bool) {
     const SPACE: u64 = 400 << 10;
     let (disk, clock) = (MemoryDisk::default(), HandClock::new());

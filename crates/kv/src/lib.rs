@@ -2,8 +2,8 @@
 //!
 //! A session turns frames into a [`Request`]. The shard loop looks its bucket's properties up ([`BucketTable`])
 //! and steps the coordinator of its kind ([`Get`], [`Put`], [`Delete`]) with [`Event`]s until an [`Action`]
-//! holds the [`Response`] or [`Error`] to send back. Listings are filters over a fold ([`list`]) on each node of a covering
-//! set ([`coverage`]); index queries are merged from pages of rows ([`index`]).
+//! holds the [`Response`] or [`Error`] to send back. Listings are filters over a fold ([`list`]) on each node of a
+//! covering set ([`coverage`]); index queries are merged from pages of rows ([`index`]).
 //!
 //! A coordinator asks the replicas that a [`Placement`] names. On the other side of the question [`Merge`] joins a
 //! version with the replica's, and [`Deliver`] brings a hint home to a node that was away. [`DualWrite`] and

@@ -1,10 +1,10 @@
-//! What a data folder was made with, and cannot be changed by a start: the number of shards, by how much of their position
-//! keys are ordered and given to shards, and whose it is: which node of which cluster. Each shard's store remembers them, or, of another
-//! backend than annulet's own, a file beside them ([`founding`]).
+//! What a data folder was made with, and cannot be changed by a start: the number of shards, by how much of their
+//! position keys are ordered and given to shards, and whose it is: which node of which cluster. Each shard's store
+//! remembers them, or, of another backend than annulet's own, a file beside them ([`founding`]).
 //!
-//! Keys are ordered by more bits of their position than the ring has ([`RingSize::finest`]), so that the ring can grow: a
-//! partition is a range of *prefixes*, of fewer prefixes when there are more partitions. A shard is chosen by the bits that the ring had when
-//! the folder was made: a smaller partition is in the shard that the larger one was in.
+//! Keys are ordered by more bits of their position than the ring has ([`RingSize::finest`]), so that the ring can grow:
+//! a partition is a range of *prefixes*, of fewer prefixes when there are more partitions. A shard is chosen by the
+//! bits that the ring had when the folder was made: a smaller partition is in the shard that the larger one was in.
 //!
 //! Invariant: all nodes of a cluster have the same prefixes, since keys travel with them.
 
@@ -20,7 +20,8 @@ const SHARDS: &[u8] = b"shards";
 const SHARD: &[u8] = b"shard";
 /// Where keys are ordered by the ring's own bits, as in folders that older programs have made.
 const RING_SIZE: &[u8] = b"ring_size";
-/// The same where keys are ordered more finely; by another name, so that an older program does not take one for the other.
+/// The same where keys are ordered more finely; by another name, so that an older program does not take one for the
+/// other.
 const FOUNDED: &[u8] = b"founded_with";
 const PREFIXES: &[u8] = b"prefixes";
 const CLUSTER: &[u8] = b"cluster";
@@ -133,7 +134,8 @@ impl Layout {
 pub enum Owner {
     /// A node alone, or one that was alone when it was made.
     Alone,
-    /// A node of the cluster that these members founded, by name, with commas in between: what older programs remembered.
+    /// A node of the cluster that these members founded, by name, with commas in between: what older programs
+    /// remembered.
     Founder(String),
     /// This node of this cluster.
     Member {

@@ -24,7 +24,8 @@ impl Members {
         Some(Members { here, members })
     }
 
-    /// The members by name, numbered in the order of their names; `None` unless the names differ and `here` is one of them.
+    /// The members by name, numbered in the order of their names; `None` unless the names differ and `here` is one of
+    /// them.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>, here: &str) -> Option<Members> {
         let mut names: Vec<&str> = names.into_iter().collect();
         names.sort_unstable();

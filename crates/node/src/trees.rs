@@ -1,4 +1,5 @@
-//! Trees of hashes as answers have them, by either protocol: hashes of four bytes each, big-endian, and branches in zlib's form.
+//! Trees of hashes as answers have them, by either protocol: hashes of four bytes each, big-endian, and branches in
+//! zlib's form.
 
 use kv::fold::{BRANCH, Finds, Folded, TreeSize};
 use protocol::zlib;

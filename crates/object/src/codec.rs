@@ -1,8 +1,8 @@
 //! Variable-length integers and a bounded reader: the grain of this crate's encodings.
 //!
 //! Integers are LEB128, seven bits a byte, low bits first, in their shortest form only, so that equal heads have
-//! equal bytes. The reader never allocates and never panics; lengths are checked before bytes are taken. It is `pub` in a private module, which
-//! seals [`crate::Item`].
+//! equal bytes. The reader never allocates and never panics; lengths are checked before bytes are taken. It is `pub` in
+//! a private module, which seals [`crate::Item`].
 
 /// Why bytes were refused; the caller says what they should have been.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -113,7 +113,8 @@ impl Head {
         self.siblings.iter().map(|sibling| sibling.metadata.last_modified).max().unwrap_or(0)
     }
 
-    /// Whether every sibling is a tombstone or has ended by then, in milliseconds since 1970: to readers, the key is absent.
+    /// Whether every sibling is a tombstone or has ended by then, in milliseconds since 1970: to readers, the key is
+    /// absent.
     pub fn is_gone(&self, now_ms: u64) -> bool {
         self.siblings.iter().all(|sibling| sibling.metadata.deleted || sibling.has_ended(now_ms))
     }
@@ -130,8 +131,8 @@ impl Head {
             .expect("a head has at least one sibling")
     }
 
-    /// The same without the siblings that have ended by then, in milliseconds since 1970; `None` if no sibling is left. It has seen
-    /// them: a write that rests on it takes their place.
+    /// The same without the siblings that have ended by then, in milliseconds since 1970; `None` if no sibling is left.
+    /// It has seen them: a write that rests on it takes their place.
     pub fn without_ended(&self, now_ms: u64) -> Option<Head> {
         let left = self.siblings.iter().filter(|sibling| !sibling.has_ended(now_ms));
         let left: Vec<SiblingHead> = left.cloned().collect();

@@ -74,8 +74,9 @@ pub fn parse_integer(term: &[u8]) -> Option<i64> {
     std::str::from_utf8(term).ok()?.parse().ok()
 }
 
-/// The term of an entry as it is ordered: the bytes of `_bin` as they are, the integers of `_int` in eight bytes, big-endian with
-/// the sign's bit flipped. `None` where there is no entry: `$key` and `$bucket` every object has, other fields have no type.
+/// The term of an entry as it is ordered: the bytes of `_bin` as they are, the integers of `_int` in eight bytes,
+/// big-endian with the sign's bit flipped. `None` where there is no entry: `$key` and `$bucket` every object has, other
+/// fields have no type.
 pub fn term(field: &[u8], value: &[u8]) -> Option<Bytes> {
     ordered(field, value).map(|term| Bytes::copy_from_slice(&term))
 }

@@ -12,8 +12,8 @@
 //!
 //! The prefix is the top bits of the key's ring position, so that a partition is one range. Types and buckets are
 //! written so that byte order is their order and none is a prefix of another: `0x00` becomes `0x00 0xFF`, and
-//! `0x00 0x01` ends the name. An object's key comes last and is written as it is; in an index entry the prefix comes last, so
-//! that a field is one range in the order of terms, whatever the ring (`key/entry.rs`).
+//! `0x00 0x01` ends the name. An object's key comes last and is written as it is; in an index entry the prefix comes
+//! last, so that a field is one range in the order of terms, whatever the ring (`key/entry.rs`).
 
 mod entry;
 
@@ -201,7 +201,8 @@ pub fn decode_object_key(bytes: &[u8]) -> Result<ObjectKey<'_>, Error> {
     Ok(ObjectKey { prefix: u16::from_be_bytes([high, low]), bucket_type, bucket, key })
 }
 
-/// The bucket type of the object that a ledger key is about: its own, that of an index entry or of a hint; `None` of all others.
+/// The bucket type of the object that a ledger key is about: its own, that of an index entry or of a hint; `None` of
+/// all others.
 pub fn bucket_type_of(ledger_key: &[u8]) -> Option<Cow<'_, [u8]>> {
     let names = match hinted(ledger_key).unwrap_or(ledger_key) {
         [TAG_OBJECT, _, _, names @ ..] | [entry::TAG_ENTRY, names @ ..] => names,

@@ -36,6 +36,7 @@ pub struct Metadata {
     pub last_modified: u64,
     /// Whether this is a tombstone: the key was deleted, and its value is empty.
     pub deleted: bool,
-    /// When it ends, in milliseconds since 1970: from then on readers are not shown it. `None` for never, as of every tombstone.
+    /// When it ends, in milliseconds since 1970: from then on readers are not shown it. `None` for never, as of every
+    /// tombstone.
     pub expires_ms: Option<u64>,
 }

@@ -9,9 +9,9 @@
 //! Left out: other C libraries, which learn nothing, and whoever uses the engine in a program of their own, whose
 //! allocator is theirs.
 
-/// Blocks of this size and above are given back when they are freed. Above the sizes that come and go all the time (blocks
-/// of tables, messages, a memtable's chunks), below those that come seldom and are large (groups, memtables' rest,
-/// answers of many MiB), for which a mapping costs less than filling it.
+/// Blocks of this size and above are given back when they are freed. Above the sizes that come and go all the time
+/// (blocks of tables, messages, a memtable's chunks), below those that come seldom and are large (groups, memtables'
+/// rest, answers of many MiB), for which a mapping costs less than filling it.
 const MAPPED_FROM: i32 = 2 << 20;
 
 /// What the end of a heap keeps: what comes and goes between two trims, so that no request waits for the kernel.
@@ -23,8 +23,8 @@ const KEPT_AT_MOST: i32 = 4 << 20;
 pub fn give_back_large_blocks() -> bool {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: `mallopt` takes two integers, touches no memory of ours, and takes the allocator's own lock, so it may
-        // be called at any time from any thread (mallopt(3): MT-Unsafe only against another `mallopt` and the first
+        // SAFETY: `mallopt` takes two integers, touches no memory of ours, and takes the allocator's own lock, so it
+        // may be called at any time from any thread (mallopt(3): MT-Unsafe only against another `mallopt` and the first
         // allocation, both of which are over when `main` of a program with one thread runs).
         unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM) == 1

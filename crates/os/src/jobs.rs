@@ -52,8 +52,9 @@ impl JobThreads {
         Ok(JobThreads { workers })
     }
 
-    /// The same for a thread without a loop of its own, and where it waits for them. They have the priority of all others: a
-    /// program may have hundreds that are ready to run, and writes would wait for a thread that gets less than each of these.
+    /// The same for a thread without a loop of its own, and where it waits for them. They have the priority of all
+    /// others: a program may have hundreds that are ready to run, and writes would wait for a thread that gets less
+    /// than each of these.
     pub fn awaited(threads: usize, disk: &OsDisk) -> io::Result<(JobThreads, JobsEnded)> {
         let ended = JobsEnded::default();
         let rung = Arc::clone(&ended.0);
@@ -100,8 +101,8 @@ impl Drop for JobThreads {
     }
 }
 
-/// Gives the calling thread this nice value: on Linux it is the thread's own. Without it the thread only competes harder, so a refusal is
-/// no error.
+/// Gives the calling thread this nice value: on Linux it is the thread's own. Without it the thread only competes
+/// harder, so a refusal is no error.
 pub fn lower_priority(niceness: i32) {
     rustix::process::setpriority_process(None, niceness).ok();
 }

@@ -1,4 +1,5 @@
-//! Bytes in zlib's form (RFC 1950), as they are: for hashes, in which there is nothing to be found that could be said shorter.
+//! Bytes in zlib's form (RFC 1950), as they are: for hashes, in which there is nothing to be found that could be said
+//! shorter.
 //!
 //! Left out: reading it, and more than a block of 65,535 bytes.
 

@@ -14,8 +14,8 @@ const _: () = assert!(1 << BITS_MAX == RING_SIZE_MAX, "both are the same bound")
 /// Partitions if nothing else is asked for, as in Riak.
 pub const RING_SIZE_DEFAULT: RingSize = RingSize { bits: 6 };
 
-/// By how many bits keys are ordered more finely than a new ring asks for: it may grow to 16 times as many partitions, which is a
-/// cluster of 16 times as many nodes. Each bit doubles the ranges between which a listing leaps.
+/// By how many bits keys are ordered more finely than a new ring asks for: it may grow to 16 times as many partitions,
+/// which is a cluster of 16 times as many nodes. Each bit doubles the ranges between which a listing leaps.
 const GROWTH_BITS: u8 = 4;
 
 /// The number of partitions: a power of two in bounds.
@@ -72,8 +72,8 @@ impl RingSize {
         *self.range(partition).start()
     }
 
-    /// How finely a cluster that is founded with a ring of this size orders its keys: its ring never has more partitions than
-    /// that, so each of them is always one range of a store's keys.
+    /// How finely a cluster that is founded with a ring of this size orders its keys: its ring never has more
+    /// partitions than that, so each of them is always one range of a store's keys.
     pub fn finest(self) -> RingSize {
         RingSize { bits: (self.bits + GROWTH_BITS).min(BITS_MAX) }
     }

@@ -25,7 +25,8 @@ use crate::name::Name;
 /// The time whose units a limit has at once.
 const BURST: Duration = Duration::from_secs(1);
 
-/// The longest debt of a limit. After a large answer, or once a limit that was too low is raised, a user waits no longer.
+/// The longest debt of a limit. After a large answer, or once a limit that was too low is raised, a user waits no
+/// longer.
 const DEBT_MAX: Duration = Duration::from_secs(60);
 
 /// Users from whose number on those that owe nothing are forgotten: a hundred kilobytes.

@@ -2,13 +2,15 @@
 //!
 //! 1. Each shard's store says, as of a moment of its own, which files make it up, and keeps them meanwhile
 //!    ([`engine::Store::begin_backup`]).
-//! 2. A thread of its own links or copies them (crate `backup`), in slices. After each it rests for `REST` times as long as the
-//!    slice took, so that whatever is busy slows it down, and it stays below a rate: clients hardly wait for it.
+//! 2. A thread of its own links or copies them (crate `backup`), in slices. After each it rests for `REST` times as
+//!    long as the slice took, so that whatever is busy slows it down, and it stays below a rate: clients hardly wait
+//!    for it.
 //! 3. What it has written so far is told to whoever asks, and how it ended until the next one begins.
 //!
 //! Backups lie below one folder that the node's configuration names, since whoever reaches the port can ask for them.
 //!
-//! Left out: a moment that all shards have in common. A key is in one shard, and shards know nothing of each other's order.
+//! Left out: a moment that all shards have in common. A key is in one shard, and shards know nothing of each other's
+//! order.
 
 use crate::mailbox::{Mail, Mailboxes};
 use crate::membership::{Answered, backed_up_files};
@@ -31,7 +33,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use time::UtcDateTime;
 
-/// The nice value of its thread: nobody waits for a backup, so it has a tenth of the share of a busy processor that a shard has.
+/// The nice value of its thread: nobody waits for a backup, so it has a tenth of the share of a busy processor that a
+/// shard has.
 const NICENESS: i32 = 10;
 
 /// How long it rests after a slice, in slices: it gets a quarter of what it would take alone.

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 /// Figures of all stores together.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct StoreFigures {
-    /// How much of the nearest limit the fullest store uses, in thousandths; writes are slowed from 500 on, and refused at
-    /// 1000.
+    /// How much of the nearest limit the fullest store uses, in thousandths; writes are slowed from 500 on, and refused
+    /// at 1000.
     store_pressure: u64,
     merge_debt_bytes: u64,
     table_bytes: u64,

@@ -101,8 +101,8 @@ impl Kind {
         }
     }
 
-    /// Index queries that are to be answered as a whole while everything happens. Among many nodes somebody is nearly always away
-    /// without whom no answer is whole.
+    /// Index queries that are to be answered as a whole while everything happens. Among many nodes somebody is nearly
+    /// always away without whom no answer is whole.
     pub(crate) fn searches_min(self) -> u64 {
         match self {
             Kind::Cluster => 3,
@@ -111,8 +111,8 @@ impl Kind {
         }
     }
 
-    /// The share of the seeds in which tombstones may be reaped that must reap some: all nodes are up together only now and
-    /// then, and many nodes hardly ever.
+    /// The share of the seeds in which tombstones may be reaped that must reap some: all nodes are up together only now
+    /// and then, and many nodes hardly ever.
     pub(crate) fn reaped_percent_min(self) -> u64 {
         match self {
             Kind::Node | Kind::NodeOn(_) | Kind::Cluster | Kind::ClusterOn(_) | Kind::ClusterOfTypes => 60,

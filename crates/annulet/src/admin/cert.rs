@@ -1,7 +1,7 @@
 //! `annulet admin cert`: the certificates by which the nodes of a cluster know each other, and those of client ports.
 //!
-//! The folder has the authority (`ca.pem`, `ca.key`) and for each node a certificate and a key, named by the part of its
-//! name before the `@`. Files that are there are kept: an authority that was overwritten would lock every node out.
+//! The folder has the authority (`ca.pem`, `ca.key`) and for each node a certificate and a key, named by the part of
+//! its name before the `@`. Files that are there are kept: an authority that was overwritten would lock every node out.
 //! A node's certificate ends after a year, or `--days`; the authority's does not end. A node is locked out by a new
 //! authority for the others. A certificate that is to be replaced is removed with its key, and made again.
 //!

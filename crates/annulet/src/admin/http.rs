@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long to wait for a connection, and for an answer: a change that not every node confirms is given up after a minute.
+/// How long to wait for a connection, and for an answer: a change that not every node confirms is given up after a
+/// minute.
 const WAITS: Waits = Waits { connect: Duration::from_secs(5), answer: Duration::from_secs(65) };
 
 /// How long a leader is waited for, and how often it is asked for: an election takes some seconds at most.

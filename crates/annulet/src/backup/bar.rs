@@ -1,4 +1,5 @@
-//! How far it is: a bar on a terminal, and a line now and then elsewhere. On standard error, so that answers can be piped.
+//! How far it is: a bar on a terminal, and a line now and then elsewhere. On standard error, so that answers can be
+//! piped.
 
 use super::size;
 use backup::{Control, Progress};

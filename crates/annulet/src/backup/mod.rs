@@ -1,7 +1,7 @@
 //! `annulet backup`: backups of nodes.
 //!
-//! * `create.rs`: asks running nodes for theirs, or reads a stopped one's folder. `verify.rs`: reads a backup back. `restore.rs`: makes a data folder
-//!   of one. `bar.rs`: how far it is, for people.
+//! * `create.rs`: asks running nodes for theirs, or reads a stopped one's folder. `verify.rs`: reads a backup back.
+//!   `restore.rs`: makes a data folder of one. `bar.rs`: how far it is, for people.
 
 mod bar;
 mod create;

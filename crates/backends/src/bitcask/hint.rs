@@ -6,8 +6,8 @@
 //!    checksum of all before, u32
 //! ```
 //!
-//! It is written when the segment is synced, all at once under its name, so one that is there is whole, or damaged later: then the
-//! segment is scanned.
+//! It is written when the segment is synced, all at once under its name, so one that is there is whole, or damaged
+//! later: then the segment is scanned.
 
 use crate::little::{get_u32, get_u64};
 use base::checksum::crc32c;

@@ -1,25 +1,30 @@
 //! A log of records, and every key in memory: what Riak's Bitcask is, on our journal's records.
 //!
-//! A write appends to the newest segment; a read is one look into the key directory and one into a segment; a HEAD reads a
-//! record up to its head. Each key costs its own bytes and some 60 of memory, so a store is as large as memory has room for keys.
+//! A write appends to the newest segment; a read is one look into the key directory and one into a segment; a HEAD
+//! reads a record up to its head. Each key costs its own bytes and some 60 of memory, so a store is as large as memory
+//! has room for keys.
 //!
 //! Invariants:
 //!
 //! * The order of segments is the order of writes: of two records of one key the one behind counts.
-//! * A segment that has a hint file is synced and whole, and is not written to. At most the newest has none, but for what a crash left.
-//! * A batch is in one segment, in one write; its records but the last say that more follows, and all of them with which it begins.
+//! * A segment that has a hint file is synced and whole, and is not written to. At most the newest has none, but for
+//!   what a crash left.
+//! * A batch is in one segment, in one write; its records but the last say that more follows, and all of them with
+//!   which it begins.
 //!
-//! When a segment is full: it is synced, its hint is written, and, if more than half of all bytes are waste, all segments are
-//! *merged*: what is live is copied to new ones behind them, these are synced and get their hints, and the old ones are removed,
-//! oldest first, so that a delete never goes before what it covers. What a crash leaves of a merge repeats what is there. A live record
-//! that is damaged is not copied: its segment stays, with new deletes behind it for the keys that it has and that are gone.
+//! When a segment is full: it is synced, its hint is written, and, if more than half of all bytes are waste, all
+//! segments are *merged*: what is live is copied to new ones behind them, these are synced and get their hints, and the
+//! old ones are removed, oldest first, so that a delete never goes before what it covers. What a crash leaves of a
+//! merge repeats what is there. A live record that is damaged is not copied: its segment stays, with new deletes behind
+//! it for the keys that it has and that are gone.
 //!
-//! At opening, keys come from hints; a segment without one is scanned. What is torn at the end of such a one was promised to nobody; damage before
-//! that is an error, as are damaged values when they are read. Writes go on in the last segment while it is short, or else each start would
-//! leave one: where it has a hint, that is taken away first. Others that were scanned are sealed with what they have.
+//! At opening, keys come from hints; a segment without one is scanned. What is torn at the end of such a one was
+//! promised to nobody; damage before that is an error, as are damaged values when they are read. Writes go on in the
+//! last segment while it is short, or else each start would leave one: where it has a hint, that is taken away first.
+//! Others that were scanned are sealed with what they have.
 //!
-//! Follows "Bitcask: A Log-Structured Hash Table for Fast Key/Value Data" (Sheehy and Smith, 2010). Left out: expiry, and merging
-//! beside writes: the write that fills a segment waits for the merge.
+//! Follows "Bitcask: A Log-Structured Hash Table for Fast Key/Value Data" (Sheehy and Smith, 2010). Left out: expiry,
+//! and merging beside writes: the write that fills a segment waits for the merge.
 
 mod hint;
 mod load;
@@ -109,7 +114,8 @@ impl Newest {
         self.hint.count() + 1
     }
 
-    /// Adds a record, of the batch that begins with this number, to `data`, which is to be written at the segment's end.
+    /// Adds a record, of the batch that begins with this number, to `data`, which is to be written at the segment's
+    /// end.
     fn push(&mut self, data: &mut Vec<u8>, write: &Write<'_>, batch: u64, flags: u8) -> HintEntry {
         let (kind, head, value) = match *write {
             Write::Put { head, value, .. } => (Kind::Data, head, value),
@@ -158,7 +164,8 @@ impl Bitcask {
         disk::run(&mut *self.disk, op).map(drop).map_err(|error| failed(&error))
     }
 
-    /// Makes a new segment behind all others. `is_synced` says that in it each write will be synced before the next begins.
+    /// Makes a new segment behind all others. `is_synced` says that in it each write will be synced before the next
+    /// begins.
     fn begin_segment(&mut self, is_synced: bool) -> Result<Newest, Error> {
         let last = self.files.last_key_value().map_or(0, |(segment, _)| segment.0);
         let segment = SegmentId(last + 1);

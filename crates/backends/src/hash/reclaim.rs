@@ -1,7 +1,7 @@
 //! Reclaiming: what is live in blocks that are mostly waste is copied to the end of the log, and they are free.
 //!
-//! Each copied byte frees another at least, so a store takes some twice what is live, and reclaiming writes no more than clients do. A block
-//! with nothing live costs nothing.
+//! Each copied byte frees another at least, so a store takes some twice what is live, and reclaiming writes no more
+//! than clients do. A block with nothing live costs nothing.
 
 use super::block::{Kind, padded};
 use super::index::Place;
@@ -12,8 +12,9 @@ use crate::error::Error;
 /// A block is worth it when so much of it at most is live: one part in so many.
 pub(super) const LIVE_PART_MAX: u32 = 2;
 
-/// Blocks that are copied from at a time: while a block is filled, the waste of one more can come about, and copying from two
-/// frees one. With twice as many a store that has grown shrinks to its share; the write that waits for it waits no longer.
+/// Blocks that are copied from at a time: while a block is filled, the waste of one more can come about, and copying
+/// from two frees one. With twice as many a store that has grown shrinks to its share; the write that waits for it
+/// waits no longer.
 pub(super) const COPIED_MAX: usize = 4;
 
 /// Records that are copied with one write, unless one is longer.
@@ -75,7 +76,8 @@ impl Hash {
                 return Err(damaged(number, offset, "a value"));
             }
             if chunk_bytes + len > CHUNK_BYTES && !chunk.is_empty() {
-                // Each by itself: no batch is left among them. Not synced: until the block ends, they still are where they were.
+                // Each by itself: no batch is left among them. Not synced: until the block ends, they still are where
+                // they were.
                 self.append(&chunk, false, false)?;
                 chunk.clear();
                 chunk_bytes = 0;

@@ -1,7 +1,8 @@
 //! A table of WiredTiger's: all that touches the library, through the functions of `shim.c`.
 //!
-//! Invariants: a handle is used by whoever has it alone, as the library's sessions ask for, and the database is closed behind the last of them; what is found is shown to a closure or borrows
-//! the handle, since it is gone with the next call; a transaction that is not committed is rolled back. Left out: what keys and values mean.
+//! Invariants: a handle is used by whoever has it alone, as the library's sessions ask for, and the database is closed
+//! behind the last of them; what is found is shown to a closure or borrows the handle, since it is gone with the next
+//! call; a transaction that is not committed is rolled back. Left out: what keys and values mean.
 
 use super::NAME;
 use crate::error::Error;
@@ -78,8 +79,8 @@ struct Database {
     first: NonNull<Opaque>,
 }
 
-// SAFETY: nothing is done with it but to make other handles, for which only the connection is read, a field that stays as it is, of a library's object that
-// all threads may use; and to close it, once nobody has it any more.
+// SAFETY: nothing is done with it but to make other handles, for which only the connection is read, a field that stays
+// as it is, of a library's object that all threads may use; and to close it, once nobody has it any more.
 unsafe impl Send for Database {}
 // SAFETY: as above.
 unsafe impl Sync for Database {}
@@ -130,7 +131,8 @@ impl Table {
     pub fn another(&self) -> Result<Table, Error> {
         let mut handle = ptr::null_mut();
         let (first, name) = (self.database.first.as_ptr(), self.name);
-        // SAFETY: the database is open, of which only the connection is read; a text that ends with a zero byte, and a place for the handle.
+        // SAFETY: the database is open, of which only the connection is read; a text that ends with a zero byte, and a
+        // place for the handle.
         check(unsafe { annulet_wt_another(first, name.as_ptr(), &raw mut handle) })?;
         let handle = NonNull::new(handle).expect("a table that was opened has a handle");
         Ok(Table { handle, name, database: Arc::clone(&self.database) })
@@ -277,7 +279,8 @@ fn check(result: c_int) -> Result<(), Error> {
     if result == 0 {
         return Ok(());
     }
-    // SAFETY: it gives a text of the library's own, or of the C library's, that ends with a zero byte; it is copied at once.
+    // SAFETY: it gives a text of the library's own, or of the C library's, that ends with a zero byte; it is copied at
+    // once.
     let what = unsafe { CStr::from_ptr(annulet_wt_message(result)) };
     Err(Error::of(NAME)(what.to_string_lossy()))
 }

@@ -2,8 +2,8 @@
 //!
 //! What is demanded is a regular register for each key, with many writers: a read may answer any write that was not
 //! certainly replaced before the read began, where `a` was certainly replaced by `b` if `a` had ended before `b` began,
-//! and `b` was acknowledged. A write that overlaps the read may show or not. A write of which nobody knows whether it was
-//! done (an error, a broken connection) may show at any time, or never.
+//! and `b` was acknowledged. A write that overlaps the read may show or not. A write of which nobody knows whether it
+//! was done (an error, a broken connection) may show at any time, or never.
 //!
 //! Writes of a key are numbered in the order in which they begin, and values carry their number, so one small entry for
 //! each key is enough:
@@ -11,18 +11,18 @@
 //! 1. A write takes the next number. It certainly replaces all writes below the first one that was under way when it
 //!    began (`covers`); with none under way, all before it.
 //! 2. When it is acknowledged, the key's `floor` rises to that.
-//! 3. A read notes the floor when it begins. At its end, a version below that floor was certainly replaced: the read was
-//!    stale. Nothing found is right only if the last delete is not below the floor.
+//! 3. A read notes the floor when it begins. At its end, a version below that floor was certainly replaced: the read
+//!    was stale. Nothing found is right only if the last delete is not below the floor.
 //! 4. Writes in doubt are listed, and always allowed.
 //!
-//! Each rule errs to the side of the store: no right answer is ever called wrong. The converse is not so: with many writes
-//! under way on one key, `covers` lies lower than it could, and an old version may pass.
+//! Each rule errs to the side of the store: no right answer is ever called wrong. The converse is not so: with many
+//! writes under way on one key, `covers` lies lower than it could, and an old version may pass.
 //!
 //! What an index query finds is judged row by row: see [`rows`].
 //!
 //! Whether a version that is too old is *lost* (the write is gone) or *stale* (one read did not see it) is told by
-//! reading again, in the end once more after the load: see [`Suspicion`]. Memory is bounded: the table holds so many keys; beyond, keys are checked by their
-//! values' stamps only, and counted as not compared.
+//! reading again, in the end once more after the load: see [`Suspicion`]. Memory is bounded: the table holds so many
+//! keys; beyond, keys are checked by their values' stamps only, and counted as not compared.
 
 pub mod rows;
 mod table;

@@ -1,10 +1,11 @@
 //! A storage engine in this process with blocking calls: one store for each worker, or one for all ([`Shared`]).
 //!
 //! One operation at a time, so service times are the engine's own. Heads are what a server would keep of an object
-//! without its value, in size; no object is encoded. A key is its bucket, a zero and its name, so listings are folds; what
-//! workers share is not listed.
+//! without its value, in size; no object is encoded. A key is its bucket, a zero and its name, so listings are folds;
+//! what workers share is not listed.
 //!
-//! Where keys are packed ([`Packing`]), each is an entry of its bucket's array: a write reads the pack, sets the entry and writes the pack.
+//! Where keys are packed ([`Packing`]), each is an entry of its bucket's array: a write reads the pack, sets the entry
+//! and writes the pack.
 
 use super::{Answer, Command, Driver, ErrorKind, Request, Sink};
 use crate::Error;
@@ -215,7 +216,8 @@ fn machine() -> Machine {
     Machine::new(disks, os::OsClock::new(), os::OsRng::new())
 }
 
-/// Of a store that many threads share, as of a node's shard, jobs run on a thread of its own; the other engines that are made for many threads have some, too.
+/// Of a store that many threads share, as of a node's shard, jobs run on a thread of its own; the other engines that
+/// are made for many threads have some, too.
 fn machine_with_jobs() -> Machine {
     let disks = os::OsDisk::blocking().blocking_handles();
     Machine::new(disks.clone(), os::OsClock::new(), os::OsRng::new()).with_jobs(move || {

@@ -1,8 +1,8 @@
 //! Drivers carry out operations: one for each worker, which blocks only in [`Driver::poll`].
 //!
 //! A worker submits operations with tokens while [`Driver::ready`] says that there is room, and polls; the driver tells
-//! its [`Sink`] of each answer. Every submitted operation is answered exactly once: by the server, or with the error that
-//! took its connection. Keys, values and answers are borrowed: nothing is allocated for an operation.
+//! its [`Sink`] of each answer. Every submitted operation is answered exactly once: by the server, or with the error
+//! that took its connection. Keys, values and answers are borrowed: nothing is allocated for an operation.
 
 #![allow(clippy::single_range_in_vec_init, reason = "the places of an answer's values: here there is one")]
 
@@ -166,8 +166,8 @@ pub enum Answer<'a> {
         /// What the server said, or what happened.
         text: &'a str,
     },
-    /// Nothing was done, for another way must be gone, which the driver knows now: it is to be submitted once more. A driver
-    /// says so a bounded number of times.
+    /// Nothing was done, for another way must be gone, which the driver knows now: it is to be submitted once more. A
+    /// driver says so a bounded number of times.
     Again,
 }
 

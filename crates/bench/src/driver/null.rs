@@ -1,7 +1,7 @@
 //! A map in memory that answers at once: it shows the limit of the generator itself.
 //!
-//! It keeps the newest value of each key, and its index entries, so that all checks run as against a server. All workers of a run
-//! share it.
+//! It keeps the newest value of each key, and its index entries, so that all checks run as against a server. All
+//! workers of a run share it.
 
 use super::{Answer, Command, Driver, ErrorKind, IndexRange, Request, Row, Rows, Sink};
 use crate::Error;

@@ -1,7 +1,7 @@
 //! Merges the figures of workers and sampler for each second, and writes them.
 //!
-//! A second is whole when every worker has handed it over or has ended, and the sampler has too. Here it is decided when a
-//! warm-up that ends by itself is over: [`Warming`].
+//! A second is whole when every worker has handed it over or has ended, and the sampler has too. Here it is decided
+//! when a warm-up that ends by itself is over: [`Warming`].
 
 use super::control::{Control, Observer};
 use super::sampler::Sample;

@@ -1,8 +1,8 @@
 //! Index entries of the workload's own fields: those that an object is given, and whether it can have had one.
 //!
-//! A term is a number, in decimal. Under a `_bin` field it has twelve digits at least, so that the order of the bytes is that
-//! of the numbers. What does not change is drawn from the number of the key alone: so every run, and every generator, knows it of
-//! each object, and can judge a row without having kept anything.
+//! A term is a number, in decimal. Under a `_bin` field it has twelve digits at least, so that the order of the bytes
+//! is that of the numbers. What does not change is drawn from the number of the key alone: so every run, and every
+//! generator, knows it of each object, and can judge a row without having kept anything.
 
 use crate::keys::{Inserted, Keys};
 use crate::rng::{Rng, mix};
@@ -55,7 +55,8 @@ impl<'a> Entries<'a> {
         index.changes || (0..index.entries).any(|_| self.draw(at, id, &mut own) == term)
     }
 
-    /// Whether the object of this number has a term from one to another, where that does not change. True where it does.
+    /// Whether the object of this number has a term from one to another, where that does not change. True where it
+    /// does.
     pub fn may_have_one(&mut self, at: usize, id: u64, from: u64, to: u64) -> bool {
         let index = &self.indexes[at];
         let mut own = own_rng(at, id);

@@ -52,7 +52,8 @@ impl EnginePlan {
     }
 }
 
-/// How keys are entries of arrays ([`backends::packed`]): a bucket is an array, and the key of a number the entry of this number.
+/// How keys are entries of arrays ([`backends::packed`]): a bucket is an array, and the key of a number the entry of
+/// this number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packing {
     slots: u16,

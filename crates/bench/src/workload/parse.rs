@@ -1,5 +1,5 @@
-//! `workload.toml`, read strictly: an unknown key, a value out of range and a combination that cannot be run are refused
-//! with their line.
+//! `workload.toml`, read strictly: an unknown key, a value out of range and a combination that cannot be run are
+//! refused with their line.
 
 use super::fields::{Fields, Source};
 use super::index::{self, Index, Indexes};

@@ -1,11 +1,11 @@
 //! Whether a store's index entries are those of its objects.
 //!
 //! 1. Go through all heads, and through all entries: as many, and the same by a sum of their hashes, is the same.
-//! 2. Where they differ, go through both once more, the heads' entries sorted in memory, to name those that are missing or
-//!    belong to nothing.
+//! 2. Where they differ, go through both once more, the heads' entries sorted in memory, to name those that are missing
+//!    or belong to nothing.
 //!
-//! Only tables are looked at, so the store must have been stopped cleanly. Nothing is said of one that has lost versions, or
-//! whose index is to be made anew: its next start does that.
+//! Only tables are looked at, so the store must have been stopped cleanly. Nothing is said of one that has lost
+//! versions, or whose index is to be made anew: its next start does that.
 
 use super::{Finding, FindingKind, lock};
 use crate::drops::DroppedRanges;
@@ -41,8 +41,8 @@ impl Sum {
     }
 }
 
-/// Checks the index of the store in `dir`, which nobody has open, as of `now_ms`, in milliseconds since 1970. Tells how many
-/// entries there are, and `None` of an index of which nothing can be said. Blocks. The store stays locked as for
+/// Checks the index of the store in `dir`, which nobody has open, as of `now_ms`, in milliseconds since 1970. Tells how
+/// many entries there are, and `None` of an index of which nothing can be said. Blocks. The store stays locked as for
 /// [`check_store`](super::check_store), which is to be called first: damage is its affair.
 pub fn check_index(
     disk: &mut dyn Disk,

@@ -25,9 +25,10 @@
 //!
 //! Where the ledger cannot be read, or answers what cannot be, the record is kept.
 //!
-//! An inline value that no older record stands behind ([`Ground`]) goes whatever V is, so V is not looked for: not once the version is in a
-//! table that no damage is known of. To look it up was most of what a small object costs (docs/decisions/0082). If any other record of the
-//! inputs meets something that cannot be, those that were not looked for are kept, too: an older record of such a key may be.
+//! An inline value that no older record stands behind ([`Ground`]) goes whatever V is, so V is not looked for: not once
+//! the version is in a table that no damage is known of. To look it up was most of what a small object costs
+//! (docs/decisions/0082). If any other record of the inputs meets something that cannot be, those that were not looked
+//! for are kept, too: an older record of such a key may be.
 
 use super::newest::{Known, Newest};
 use super::reader::Listed;
@@ -188,7 +189,8 @@ impl Sieve {
         Ok(())
     }
 
-    /// Has the record numbered `at` dropped without a look at the ledger, if nothing that may be there would keep it; whether it did.
+    /// Has the record numbered `at` dropped without a look at the ledger, if nothing that may be there would keep it;
+    /// whether it did.
     fn drops_unseen(&mut self, at: usize, listed: &Listed) -> Result<bool, Error> {
         if !self.ground.is_oldest || listed.is_proposed || listed.seq > self.ground.in_tables {
             return Ok(false);
@@ -249,8 +251,8 @@ impl Sieve {
     }
 }
 
-/// Of so many keys ahead memory is asked for, and of twice as many where their records stand: looking up one takes some times as long as
-/// waiting for memory.
+/// Of so many keys ahead memory is asked for, and of twice as many where their records stand: looking up one takes some
+/// times as long as waiting for memory.
 const AHEAD: usize = 4;
 
 /// Where a record of a chunk is.

@@ -77,8 +77,8 @@ fn on_doubt_a_record_is_kept() {
     }
 }
 
-/// Three records, as versions 1 to 3, before a ledger that has nothing and lost this: what becomes of them, and whether a value goes on in
-/// tables alone.
+/// Three records, as versions 1 to 3, before a ledger that has nothing and lost this: what becomes of them, and whether
+/// a value goes on in tables alone.
 fn sifted(ground: Ground, lost: Arc<LostRanges>) -> ([Fate; 3], bool) {
     let listed = |seq: u64, location| {
         let inline: &[u8] = if location == Location::Inline { b"value" } else { b"" };
@@ -101,8 +101,8 @@ fn sifted(ground: Ground, lost: Arc<LostRanges>) -> ([Fate; 3], bool) {
     ([0, 1, 2].map(|at| sieve.fate(at)), sieve.drops_inlines)
 }
 
-/// An inline value goes where nothing is older and a table has its version; everything else is looked up, and stays until older segments are
-/// looked through. Where a look finds that something was lost nothing goes unseen.
+/// An inline value goes where nothing is older and a table has its version; everything else is looked up, and stays
+/// until older segments are looked through. Where a look finds that something was lost nothing goes unseen.
 #[test]
 fn only_an_inline_value_that_nothing_needs_goes_unseen() {
     let ground = Ground { indexing: None, is_oldest: true, in_tables: Seq(2) };

@@ -8,8 +8,8 @@ use bytes::Bytes;
 /// So much is read at once of an input: what is kept often stands together.
 const READ_BYTES: usize = 128 << 10;
 
-/// So much is announced behind that: a read of the disk beside those of many requests takes some milliseconds, in which as much
-/// as that may have to be moved.
+/// So much is announced behind that: a read of the disk beside those of many requests takes some milliseconds, in which
+/// as much as that may have to be moved.
 const ANNOUNCED_BYTES: u64 = 2 << 20;
 
 /// What was read last of one file.

@@ -1,11 +1,13 @@
 //! Secondary index entries: keys of the ledger that a store keeps beside its objects.
 //!
-//! An entry is a key with an empty head and no value, in a space of keys of its own. Which entries an object has is read out
-//! of its head ([`Indexing`]), so the index is derived, and can always be made again. It is kept exact by four rules:
+//! An entry is a key with an empty head and no value, in a space of keys of its own. Which entries an object has is
+//! read out of its head ([`Indexing`]), so the index is derived, and can always be made again. It is kept exact by four
+//! rules:
 //!
 //! 1. Whoever replaces an object says what head it had ([`Store::write_over`](crate::Store::write_over)). The store
-//!    derives what goes and what comes (`change.rs`) and writes it in one batch with the object: a record for each entry. So
-//!    a replay asks nothing of the ledger, and a crash, a merge or a compaction treats entries like other keys.
+//!    derives what goes and what comes (`change.rs`) and writes it in one batch with the object: a record for each
+//!    entry. So a replay asks nothing of the ledger, and a crash, a merge or a compaction treats entries like other
+//!    keys.
 //! 2. An entry ends when its object does, and goes when its object's range is dropped, at whatever place its own key is
 //!    ([`DroppedRanges`](crate::drops::DroppedRanges)).
 //! 3. A mark, the first key of the space, says that all entries are there. Where it is missing (a folder of an older
@@ -115,8 +117,8 @@ impl Eq for Indexing {}
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! Keys for tests: objects begin with `o`, entries are `x`, a term of one byte, and the object's key behind its `o`. A
-    //! head is the terms, one after the other; `-` is none.
+    //! Keys for tests: objects begin with `o`, entries are `x`, a term of one byte, and the object's key behind its
+    //! `o`. A head is the terms, one after the other; `-` is none.
 
     use super::Indexing;
 

@@ -31,8 +31,8 @@ impl PrepareSegment {
         PrepareSegment { dir: dir.to_path_buf(), id, incarnation, outcome }
     }
 
-    /// Makes the segment now. One that fails is removed, so that no newer one stands behind it; where that fails, too, the
-    /// error is not one that passes.
+    /// Makes the segment now. One that fails is removed, so that no newer one stands behind it; where that fails, too,
+    /// the error is not one that passes.
     pub fn run(&self, disk: &mut dyn Disk) -> Result<ReadySegment, Error> {
         let path = self.dir.join(segment::file_name(self.id));
         let (file, _) = disk::open(disk, &path, OpenMode::Create)?;

@@ -55,8 +55,8 @@ pub enum Replayed {
 pub struct End {
     /// The segment.
     pub segment: SegmentId,
-    /// Where what counts ends: for a segment that is sealed, and for one with a damaged end, the file's end. Zeros behind it
-    /// are room that was made ahead of records, and may be cut off.
+    /// Where what counts ends: for a segment that is sealed, and for one with a damaged end, the file's end. Zeros
+    /// behind it are room that was made ahead of records, and may be cut off.
     pub end: u64,
     /// Whether it is sealed.
     pub sealed: bool,
@@ -110,9 +110,10 @@ struct First {
 }
 
 impl Replay {
-    /// A replay of `sources`, ascending and without omission. All before `floor` is known to have been synced; `next_jsn` is
-    /// the number with which the first source goes on at its `start`, where that is known: nothing numbered may be left of it.
-    /// Reads the seals, and the newest segment, or the newest that has a group mark, to find the durable mark.
+    /// A replay of `sources`, ascending and without omission. All before `floor` is known to have been synced;
+    /// `next_jsn` is the number with which the first source goes on at its `start`, where that is known: nothing
+    /// numbered may be left of it. Reads the seals, and the newest segment, or the newest that has a group mark, to
+    /// find the durable mark.
     pub fn open(
         disk: &mut dyn Disk,
         sources: &[Source],

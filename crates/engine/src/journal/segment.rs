@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A segment's block of heads repeats key, seq and ledger entry of every data and delete record, so that the
-//! ledger can be rebuilt without reading values. Only a compacted segment has an index ([`SegmentIndex`]). The trailer is the file's last bytes and says where the seal
-//! is. Header and trailer have a checksum of their own. Records say where they stand themselves, so they can be
-//! read though the header is damaged.
+//! ledger can be rebuilt without reading values. Only a compacted segment has an index ([`SegmentIndex`]). The trailer
+//! is the file's last bytes and says where the seal is. Header and trailer have a checksum of their own. Records say
+//! where they stand themselves, so they can be read though the header is damaged.
 //!
 //! A segment is used in this order: the header is written and synced, and the directory is synced; records are
 //! appended; heads, seal and trailer are appended and synced; then nothing changes any more.
@@ -402,7 +402,8 @@ pub struct Head<'a> {
     pub entry: &'a [u8],
 }
 
-/// The way from a seq to the next one: mostly one up, and after a compaction whichever, so a sign goes below the number.
+/// The way from a seq to the next one: mostly one up, and after a compaction whichever, so a sign goes below the
+/// number.
 fn step(from: Seq, to: Seq) -> u64 {
     let difference = to.0.wrapping_sub(from.0) as i64;
     ((difference << 1) ^ (difference >> 63)) as u64

@@ -8,8 +8,8 @@ use super::TableRecord;
 use crate::table::{KeyArray, Table, TableId};
 use std::sync::Arc;
 
-/// Levels below 0 that hold runs as level 0 was merged into them, the newest first: each the work of one merge, and none
-/// larger than another. Twice as many as wait to be merged on at most, so that new ones find a place meanwhile.
+/// Levels below 0 that hold runs as level 0 was merged into them, the newest first: each the work of one merge, and
+/// none larger than another. Twice as many as wait to be merged on at most, so that new ones find a place meanwhile.
 pub const RUNS_MAX: usize = 10;
 
 /// The first level that is one run for as long as it lives. With 2 GiB in it and ten times as much in each deeper one,
@@ -102,8 +102,9 @@ impl Version {
         Version::new(levels)
     }
 
-    /// The start of a lookup of `key`. Where there are levels below 0 it tells `ahead` of the tables that will be asked, whatever
-    /// they say: whoever asks for memory of all of them at once waits for it once, where one after the other are as many waits.
+    /// The start of a lookup of `key`. Where there are levels below 0 it tells `ahead` of the tables that will be
+    /// asked, whatever they say: whoever asks for memory of all of them at once waits for it once, where one after the
+    /// other are as many waits.
     #[inline]
     pub fn cursor(&self, key: &[u8], mut ahead: impl FnMut(&Table)) -> TableCursor {
         let mut cursor = TableCursor { level: 0, index: 0, counts: [0; LEVELS] };
@@ -131,8 +132,8 @@ impl Version {
         self.next_table_if(key, cursor, |_| true)
     }
 
-    /// [`Version::next_table`] of those tables of which `may_hold` is true. It is asked before a table's keys are looked
-    /// at, which lie elsewhere in memory: a filter says "no" sooner than they do.
+    /// [`Version::next_table`] of those tables of which `may_hold` is true. It is asked before a table's keys are
+    /// looked at, which lie elsewhere in memory: a filter says "no" sooner than they do.
     #[inline]
     pub fn next_table_if(
         &self,
@@ -168,8 +169,9 @@ impl Version {
         std::iter::from_fn(move || self.next_table(key, &mut cursor))
     }
 
-    /// Whether the oldest run or a leveled level may hold `key`, whose hash is given, as far as filters tell: where most of a
-    /// ledger is that is more than a few memtables large. Of a smaller one all is in level 0, which is asked then.
+    /// Whether the oldest run or a leveled level may hold `key`, whose hash is given, as far as filters tell: where
+    /// most of a ledger is that is more than a few memtables large. Of a smaller one all is in level 0, which is asked
+    /// then.
     pub fn may_hold_deep(&self, key: &[u8], hash: u64) -> bool {
         let deep = &self.levels[RUNS_MAX..];
         if deep.iter().all(|level| level.tables.is_empty()) {

@@ -39,7 +39,8 @@ const SLOTS: usize = 7;
 /// buckets, and at one in sixty have to search the list.
 const BUCKET_KEYS: usize = 4;
 
-/// The buckets a key may be in, from the one its hash names. In a full table one key in thousands finds no place in them.
+/// The buckets a key may be in, from the one its hash names. In a full table one key in thousands finds no place in
+/// them.
 const PROBES: usize = 4;
 
 /// A one in each byte of a word of tags.

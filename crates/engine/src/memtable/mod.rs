@@ -1,19 +1,20 @@
 //! The memtable: the entries of the newest writes, in memory and in order, until a flush makes a table of them.
 //!
 //! A skiplist in an arena (`skiplist`, `arena`) ordered by (key ascending, seq descending), and a hash index (`index`)
-//! that finds a key's newest entry, or that there is none, without a search. One [`Memtable`] writes; any number of [`MemtableReader`]s
-//! read, without a lock. An entry is opaque bytes here.
+//! that finds a key's newest entry, or that there is none, without a search. One [`Memtable`] writes; any number of
+//! [`MemtableReader`]s read, without a lock. An entry is opaque bytes here.
 //!
 //! Invariants:
 //! - a reader sees an entry whole or not at all, and one that it has seen stays;
 //! - what was inserted before a reader's call began, by any order the program makes, that call sees; what was deferred
-//!   ([`Memtable::defer_hashed`]) it sees once it is linked, and before that only if it asks for the key's newest entry;
+//!   ([`Memtable::defer_hashed`]) it sees once it is linked, and before that only if it asks for the key's newest
+//!   entry;
 //! - entries are never changed or removed: a newer one goes before the older ones of its key;
 //! - memory is given back all at once, when the writer, the readers and the cursors are gone.
 //!
-//! Steps of an insert: 1. the node is built in the arena; 2. the key's slot of the index is emptied, which sends lookups
-//! to the list; 3. the node is linked, level by level from the lowest, each with a release store; 4. the slot gets the
-//! node. A lookup asks the index, and the few that it cannot answer search the list from the top level.
+//! Steps of an insert: 1. the node is built in the arena; 2. the key's slot of the index is emptied, which sends
+//! lookups to the list; 3. the node is linked, level by level from the lowest, each with a release store; 4. the slot
+//! gets the node. A lookup asks the index, and the few that it cannot answer search the list from the top level.
 //!
 //! Left out: concurrent writers (one thread owns a shard), removal, and a limit: the owner compares [`Memtable::bytes`]
 //! with its own. Models of the publication run with

@@ -1,8 +1,8 @@
 //! An ordered list of entries with one writer and any number of readers that never lock.
 //!
-//! Follows Pugh's "Skip Lists: A Probabilistic Alternative to Balanced Trees" (1990), laid out in an arena and published
-//! as LevelDB's and RocksDB's memtables do. The order is (key bytes ascending, seq descending), so the first node at or
-//! after (key, s) is the newest entry of the key that a reader at seq s may see.
+//! Follows Pugh's "Skip Lists: A Probabilistic Alternative to Balanced Trees" (1990), laid out in an arena and
+//! published as LevelDB's and RocksDB's memtables do. The order is (key bytes ascending, seq descending), so the first
+//! node at or after (key, s) is the newest entry of the key that a reader at seq s may see.
 //!
 //! Invariants:
 //! - a node is complete (header, key, entry, tower) before the release store that links it, and afterwards only the
@@ -17,13 +17,14 @@
 //! next[height-1] .. next[1] next[0] | seq u64, key_len u32, entry_len u32, before | key | entry | pad to 8
 //! ```
 //!
-//! A descent waits for memory at each node that it looks at: so it asks for the next level's while it compares this one's.
+//! A descent waits for memory at each node that it looks at: so it asks for the next level's while it compares this
+//! one's.
 //!
 //! A lookup of a key goes by the list's point index (`index`), and descends only where that cannot tell.
 //!
-//! An insert may be deferred: the node is complete and in the index, where lookups of its key's newest entry find it, and is
-//! linked later with others, whose places are searched for at once (`lanes`). Until then walks do not meet it, and neither do
-//! lookups of older entries.
+//! An insert may be deferred: the node is complete and in the index, where lookups of its key's newest entry find it,
+//! and is linked later with others, whose places are searched for at once (`lanes`). Until then walks do not meet it,
+//! and neither do lookups of older entries.
 //!
 //! Left out: removal, and walking backwards for readers; nobody needs them.
 
@@ -99,7 +100,8 @@ struct Deferred {
     height: usize,
 }
 
-// SAFETY: `splice` and `deferred` point into the list that `list` keeps alive, and the list may be used from any thread.
+// SAFETY: `splice` and `deferred` point into the list that `list` keeps alive, and the list may be used from any
+// thread.
 unsafe impl Send for Inserter {}
 // SAFETY: `&Inserter` gives nothing but the shared list.
 unsafe impl Sync for Inserter {}
@@ -276,8 +278,8 @@ impl Inserter {
         list.count(bytes);
     }
 
-    /// Adds an entry that is linked later, and is found through the index until then. Its seq must be above those of all
-    /// others.
+    /// Adds an entry that is linked later, and is found through the index until then. Its seq must be above those of
+    /// all others.
     pub(super) fn defer(&mut self, key: &[u8], hash: u64, seq: u64, entry_parts: &[&[u8]]) {
         if self.deferred.len() == lanes::LANES {
             self.link_deferred();

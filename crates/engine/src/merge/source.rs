@@ -33,14 +33,14 @@ pub trait Source: Send {
     /// The entry it is at; `None` past the end.
     fn item(&self) -> Option<Item<'_>>;
 
-    /// The key of the entry it is at, and how many of its first bytes are certainly those of the key that it was at before, if it has gone
-    /// on by [`Source::next`].
+    /// The key of the entry it is at, and how many of its first bytes are certainly those of the key that it was at
+    /// before, if it has gone on by [`Source::next`].
     fn key(&self) -> Option<(&[u8], usize)> {
         self.item().map(|item| (item.key, 0))
     }
 
-    /// What will be asked for after the next seek ends before `key`, unless that is empty: what lies further on is not to be read. Of that
-    /// versions may be left out, so what is shown there means nothing.
+    /// What will be asked for after the next seek ends before `key`, unless that is empty: what lies further on is not
+    /// to be read. Of that versions may be left out, so what is shown there means nothing.
     fn expect_end(&mut self, _key: &[u8]) {}
 
     /// The block of a table that the entry is in, and its number there; `None` of what is in memory, and past the end.
@@ -56,15 +56,15 @@ pub trait Source: Send {
         Vec::new()
     }
 
-    /// Whether the entry is an older version of the key that it was at before, if it has gone on by [`Source::next`]; most sources
-    /// have the newest only.
+    /// Whether the entry is an older version of the key that it was at before, if it has gone on by [`Source::next`];
+    /// most sources have the newest only.
     fn is_older(&self) -> bool {
         false
     }
 }
 
-/// Any source of the ledger. A walk asks its sources several times for each entry, so they are asked by name, not through a table of
-/// functions.
+/// Any source of the ledger. A walk asks its sources several times for each entry, so they are asked by name, not
+/// through a table of functions.
 pub enum LedgerSource {
     /// A memtable.
     Memtable(MemtableSource),
@@ -281,8 +281,8 @@ impl Run {
         Run { segments: Some(segments), ..self }
     }
 
-    /// Leaves tables behind whose end was reached. One that has just been opened is at an entry, is damaged, or has nothing
-    /// of the segments.
+    /// Leaves tables behind whose end was reached. One that has just been opened is at an entry, is damaged, or has
+    /// nothing of the segments.
     fn settle(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
         while self.iter.as_ref().is_some_and(|iter| !iter.valid()) {
             self.at += 1;

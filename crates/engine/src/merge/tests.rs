@@ -308,8 +308,8 @@ fn of_segments(disk: &mut MemDisk, layers: &[(Model, u8)], wanted: Option<&KeySe
     MergeIter::new(sources)
 }
 
-/// A walk over the keys of some segments in a part of a run read a block behind its end, too, or went on to the next table for
-/// one; and each walk read the lengths of all buckets of its tables once more.
+/// A walk over the keys of some segments in a part of a run read a block behind its end, too, or went on to the next
+/// table for one; and each walk read the lengths of all buckets of its tables once more.
 #[test]
 fn a_walk_of_segments_reads_what_it_lands_in() {
     let mut disk = MemDisk::default();

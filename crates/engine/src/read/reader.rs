@@ -128,8 +128,8 @@ impl Reader {
     /// ```
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if there are more than [`SET_RANGES_MAX`](crate::fold::SET_RANGES_MAX) ranges, or more is held than
-    /// [`MEMBERS_BYTES_MAX`](crate::fold::MEMBERS_BYTES_MAX).
+    /// [`Error::TooLarge`] if there are more than [`SET_RANGES_MAX`](crate::fold::SET_RANGES_MAX) ranges, or more is
+    /// held than [`MEMBERS_BYTES_MAX`](crate::fold::MEMBERS_BYTES_MAX).
     pub fn combine(&mut self, set: &RangeSet, member_of: MemberOf) -> Result<Vec<Vec<u8>>, Error> {
         self.refresh();
         let (snapshot, disk) = (&self.snapshot, &mut *self.disk);

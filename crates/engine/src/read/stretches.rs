@@ -1,13 +1,15 @@
 //! Records that lie close together in the journal, read by one operation, and announced before they are wanted.
 //!
-//! A fold knows all records of its window before it reads the first one, and so does a lookup of many keys. The system does not,
-//! and files are opened for reads at random: it brings what is asked for and no more.
+//! A fold knows all records of its window before it reads the first one, and so does a lookup of many keys. The system
+//! does not, and files are opened for reads at random: it brings what is asked for and no more.
 //!
 //! Invariants
-//! * A stretch lies in one file, begins and ends with a record that is wanted, and is one record or has [`STRETCH_BYTES_MAX`] at most.
+//! * A stretch lies in one file, begins and ends with a record that is wanted, and is one record or has
+//!   [`STRETCH_BYTES_MAX`] at most.
 //! * Where a stretch cannot be read, each of its records is read by itself: what is wrong with one costs no other.
-//! * Nothing is announced while all comes from memory. From a stretch on that does not, records are announced, each once, until
-//!   [`AHEAD_RECORDS`] or [`AHEAD_BYTES`] are ahead of what was read, and the stretch that they are in with them.
+//! * Nothing is announced while all comes from memory. From a stretch on that does not, records are announced, each
+//!   once, until [`AHEAD_RECORDS`] or [`AHEAD_BYTES`] are ahead of what was read, and the stretch that they are in with
+//!   them.
 
 use super::RecordAt;
 use crate::error::Error;
@@ -22,7 +24,8 @@ const GAP_BYTES_MAX: u64 = 4 << 10;
 /// The longest stretch: a job's slice is to take about a millisecond.
 const STRETCH_BYTES_MAX: u64 = 256 << 10;
 
-/// Records that may be under way from the disk: as many operations as a disk does at once, some hundred, even if each is a stretch.
+/// Records that may be under way from the disk: as many operations as a disk does at once, some hundred, even if each
+/// is a stretch.
 const AHEAD_RECORDS: usize = 128;
 
 /// Bytes of them: memory that holds what nobody has asked for yet.

@@ -1,5 +1,5 @@
-//! How far a pass has come, in a file of the store's folder (docs/formats/scrub.md). It is a note and no more: one that is
-//! missing or damaged begins a pass anew.
+//! How far a pass has come, in a file of the store's folder (docs/formats/scrub.md). It is a note and no more: one that
+//! is missing or damaged begins a pass anew.
 
 use base::checksum::crc32c;
 use base::disk::{self, DiskOp, OpenMode};

@@ -1,4 +1,5 @@
-//! Checkpoints of what the store's owner keeps beside the ledger ([`crate::checkpoint`]): which are wanted, and who waits for them.
+//! Checkpoints of what the store's owner keeps beside the ledger ([`crate::checkpoint`]): which are wanted, and who
+//! waits for them.
 
 use super::Store;
 use super::write::MEMTABLES_FROZEN_MAX;
@@ -99,8 +100,8 @@ impl Store {
         self.checkpoints.running = Some(Running { as_of, outcome });
     }
 
-    /// Visits the keys in `range` that the records replayed at the start were about, with their heads before and after; an
-    /// event will bring the end.
+    /// Visits the keys in `range` that the records replayed at the start were about, with their heads before and after;
+    /// an event will bring the end.
     pub fn fold_replayed(&mut self, replayed: Replayed, range: KeyRange, visitor: ReplacedVisitor) -> FoldId {
         let id = FoldId(self.next_id());
         let (fold, job) = Fold::of_replayed(id, replayed, range, visitor);

@@ -13,13 +13,14 @@ use std::time::Duration;
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl Store {
-    /// [`Store::write`] of a batch whose first write is that of an object which was `before`, together with what changes among
-    /// its index entries. `before` must be the newest version, unacknowledged or not.
+    /// [`Store::write`] of a batch whose first write is that of an object which was `before`, together with what
+    /// changes among its index entries. `before` must be the newest version, unacknowledged or not.
     pub fn write_over(&mut self, batch: &[Write<'_>], before: Before<'_>) -> Result<Seq, Error> {
         let (Some(indexing), Some(first)) = (self.options.indexing, batch.first()) else {
             return self.write(batch);
         };
-        // Entries of a version that cannot be read are somewhere, if there are any, and if it was lost since they were made.
+        // Entries of a version that cannot be read are somewhere, if there are any, and if it was lost since they were
+        // made.
         let is_lost = before == Before::Unknown
             && self.has_entries
             && self.building.is_none()
@@ -83,7 +84,8 @@ impl Store {
         self.options.indexing.is_some() && self.building.is_none()
     }
 
-    /// Whether there may be index entries: if not, an object that is replaced without having been read leaves none behind.
+    /// Whether there may be index entries: if not, an object that is replaced without having been read leaves none
+    /// behind.
     pub fn has_entries(&self) -> bool {
         self.has_entries
     }

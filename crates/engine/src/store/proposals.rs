@@ -262,8 +262,8 @@ impl Store {
         Ok(Some(at.seq))
     }
 
-    /// Writes the states of suspect groups at the end of an open. The damage that makes them suspect may not be replayed
-    /// again: it keeps no segment. Their few bytes are written on a full disk, too.
+    /// Writes the states of suspect groups at the end of an open. The damage that makes them suspect may not be
+    /// replayed again: it keeps no segment. Their few bytes are written on a full disk, too.
     ///
     /// # Errors
     /// As for [`Store::write`].

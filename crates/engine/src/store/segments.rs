@@ -36,8 +36,8 @@ impl Segment {
         self.file == MISSING
     }
 
-    /// Where record `jsn` stands and how many bytes it takes there, of which a ledger entry says `hint`; `None` if it is
-    /// not here. Compaction may have compressed it: then it takes less.
+    /// Where record `jsn` stands and how many bytes it takes there, of which a ledger entry says `hint`; `None` if it
+    /// is not here. Compaction may have compressed it: then it takes less.
     pub fn place_of(&self, jsn: Jsn, hint: (u32, u32)) -> Option<(u32, u32)> {
         let Some(index) = &self.index else { return Some(hint) };
         let (offset, room) = index.place(jsn)?;

@@ -127,8 +127,8 @@ impl GroupTimes {
 pub struct StoreStats {
     /// Its counters.
     pub counters: StoreCounters,
-    /// How long groups took that were written and synced, as the owner saw it: from the turn that handed a group over to
-    /// the turn that found it done.
+    /// How long groups took that were written and synced, as the owner saw it: from the turn that handed a group over
+    /// to the turn that found it done.
     pub sync_times: Times,
     /// The same of groups that were only written.
     pub write_times: Times,
@@ -160,8 +160,8 @@ pub struct StoreStats {
     pub segments_held: usize,
     /// How long the first of them has waited: so old is the oldest holder, at least.
     pub segments_held_for: Duration,
-    /// Compacted segments that are kept aside ([`Options::waste_retention`](super::Options::waste_retention)), as of the
-    /// last look.
+    /// Compacted segments that are kept aside ([`Options::waste_retention`](super::Options::waste_retention)), as of
+    /// the last look.
     pub segments_aside: usize,
     /// Blocks found in the cache, and not found.
     pub cache: (u64, u64),

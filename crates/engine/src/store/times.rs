@@ -48,8 +48,8 @@ impl Times {
         self.longest
     }
 
-    /// A time that `thousandths` of all were below, to a factor of two: the upper end of a bucket, or the longest of all
-    /// if that is less. Zero if there were none.
+    /// A time that `thousandths` of all were below, to a factor of two: the upper end of a bucket, or the longest of
+    /// all if that is less. Zero if there were none.
     pub fn quantile(&self, thousandths: u64) -> Duration {
         let rank = self.number().saturating_mul(thousandths.min(1000)).div_ceil(1000).max(1);
         let mut seen = 0;

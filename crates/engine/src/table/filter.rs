@@ -16,12 +16,12 @@ const LINE_BYTES: usize = LINE_WORDS * 8;
 /// How much filter each key gets. Any number is read: a table says how many lines it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FilterBits {
-    /// 9 bits give about 1.7 % of false answers and leave room for the index in the 10 bits of memory that a key may take;
-    /// one more saves a quarter of those (decision 13).
+    /// 9 bits give about 1.7 % of false answers and leave room for the index in the 10 bits of memory that a key may
+    /// take; one more saves a quarter of those (decision 13).
     #[default]
     Usual,
-    /// 14 bits give some 0.3 %: for level 0, whose tables are asked first, one after another, by every lookup, and which
-    /// has few of a store's keys (decision 32).
+    /// 14 bits give some 0.3 %: for level 0, whose tables are asked first, one after another, by every lookup, and
+    /// which has few of a store's keys (decision 32).
     Many,
 }
 
@@ -35,8 +35,8 @@ impl FilterBits {
     }
 }
 
-/// Bits set for each key: the best for 9 bits, less one because a line's load varies; for 14 a few more would be better,
-/// and one number is enough for whoever asks.
+/// Bits set for each key: the best for 9 bits, less one because a line's load varies; for 14 a few more would be
+/// better, and one number is enough for whoever asks.
 const PROBES: u32 = 6;
 
 /// Odd, and irregular in binary (2^32 over the golden ratio): multiplying by it gives the next probe.

@@ -8,9 +8,10 @@
 //!         filter_crc u32 | index_crc u32 | meta_crc u32 | version u32 | crc u32 | magic u64
 //! ```
 //!
-//! The file is blocks, segments, filter, index, meta and footer, with nothing between them, so the lengths must add up to
-//! the file's. The footer's length and its last 16 bytes are the same in every version. The segments of version 3
-//! have larger buckets, and its meta no `directory_len`. Version 2 has no segments, and its meta ends with `cut_seq`. Version 1 has no entries that expire either, and its meta ends with the last key.
+//! The file is blocks, segments, filter, index, meta and footer, with nothing between them, so the lengths must add up
+//! to the file's. The footer's length and its last 16 bytes are the same in every version. The segments of version 3
+//! have larger buckets, and its meta no `directory_len`. Version 2 has no segments, and its meta ends with `cut_seq`.
+//! Version 1 has no entries that expire either, and its meta ends with the last key.
 
 use super::fields::{Fields, put_bytes};
 use super::segments::{Buckets, Directory};

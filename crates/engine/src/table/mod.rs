@@ -7,8 +7,8 @@
 //! Invariants:
 //! - every byte of the file is under a checksum, and each structure is checked before it is believed: damage is
 //!   an [`Error::Damaged`], never a missing key and never an older version;
-//! - the filter, the index and what the table holds are in memory while it is open; blocks are read one by one, and of the
-//!   segments what is asked for ([`Table::blocks_of`]), of which the lengths of the buckets stay.
+//! - the filter, the index and what the table holds are in memory while it is open; blocks are read one by one, and of
+//!   the segments what is asked for ([`Table::blocks_of`]), of which the lengths of the buckets stay.
 //!
 //! A lookup hashes its key once ([`crate::memtable::hash`]) and then, for each table:
 //! 1. [`Table::may_contain`] asks the filter.
@@ -194,8 +194,8 @@ impl Table {
         Ok(Block::parse(bytes, self.id, block.offset)?)
     }
 
-    /// The numbers of the blocks that may hold keys of `wanted`, ascending; `None` if the table does not say, as those of
-    /// older versions. Blocks: for jobs.
+    /// The numbers of the blocks that may hold keys of `wanted`, ascending; `None` if the table does not say, as those
+    /// of older versions. Blocks: for jobs.
     pub fn blocks_of(&self, disk: &mut dyn Disk, wanted: &KeySegments) -> Result<Option<Vec<u32>>, Error> {
         let Some(part) = self.segments else { return Ok(None) };
         let directory = match self.directory.get() {
@@ -248,8 +248,8 @@ impl Table {
         self.find_blocks(disk, part, &directory, &KeySegments::new(0, [0])?).map(drop)
     }
 
-    /// Whether it has just the segments of keys with these hashes, in their order; `ends` says for each block how many keys
-    /// are in it and those before it. Blocks.
+    /// Whether it has just the segments of keys with these hashes, in their order; `ends` says for each block how many
+    /// keys are in it and those before it. Blocks.
     pub(crate) fn has_segments_of(
         &self,
         disk: &mut dyn Disk,

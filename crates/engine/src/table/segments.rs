@@ -4,11 +4,12 @@
 //! bucket_len varint * 2^b | bucket * 2^b          bucket: crc u32 | (hash u16 | step varint) * keys
 //! ```
 //!
-//! A key is in the bucket that the first `b` bits of its hash name, with the 16 bits behind them, and with its block: by how many that
-//! is further on than the one before. So the keys of a segment are found by one look at a bucket, which has some
-//! 24 keys in 80 bytes, and a table is written without sorting them. The lengths are kept in memory once they were read,
-//! a byte for some 24 keys and nothing else. Reading all lengths once and a bucket for each key that is looked for takes least with buckets
-//! of about that size (decision 77). Those of version 3 have eight times as many keys, and lengths of four bytes.
+//! A key is in the bucket that the first `b` bits of its hash name, with the 16 bits behind them, and with its block:
+//! by how many that is further on than the one before. So the keys of a segment are found by one look at a bucket,
+//! which has some 24 keys in 80 bytes, and a table is written without sorting them. The lengths are kept in memory once
+//! they were read, a byte for some 24 keys and nothing else. Reading all lengths once and a bucket for each key that is
+//! looked for takes least with buckets of about that size (decision 77). Those of version 3 have eight times as many
+//! keys, and lengths of four bytes.
 
 use super::TableId;
 use super::fields::Fields;
@@ -28,8 +29,8 @@ const CRC_BYTES: usize = 4;
 /// How many bytes a key takes here, about.
 pub(super) const KEY_BYTES: usize = 3;
 
-/// Bytes between two buckets that are read with them rather than with a read of their own: a few buckets. Few of those that are looked for are so
-/// near to each other.
+/// Bytes between two buckets that are read with them rather than with a read of their own: a few buckets. Few of those
+/// that are looked for are so near to each other.
 const GAP_BYTES: u64 = 512;
 
 /// How the hashes of a table are divided into buckets, and how these lengths are written.
@@ -44,7 +45,8 @@ pub(super) struct Buckets {
 impl Buckets {
     /// Those of a table of so many entries, in this version of the format.
     pub fn of(entries: u64, version: u32) -> Buckets {
-        // So many keys a bucket has at most on average, and half as many at least, up to some 16 million, far more than a table has.
+        // So many keys a bucket has at most on average, and half as many at least, up to some 16 million, far more than
+        // a table has.
         let (keys_max, bits_max) = if version > 3 { (32, 19) } else { (256, 16) };
         let buckets: u64 = entries.div_ceil(keys_max).next_power_of_two();
         Buckets { bits: buckets.ilog2().clamp(BITS_MIN, bits_max), has_varints: version > 3 }
@@ -92,8 +94,8 @@ fn bucket_crc(table: TableId, bucket: u64, keys: &[u8]) -> u32 {
     crc32c_append(crc32c(&place), keys)
 }
 
-/// Appends the segments of keys of `table` with these hashes, in the order of the keys; `ends` says for each block how many keys
-/// are in it and those before it.
+/// Appends the segments of keys of `table` with these hashes, in the order of the keys; `ends` says for each block how
+/// many keys are in it and those before it.
 pub(super) fn encode(
     table: TableId,
     buckets: Buckets,
@@ -221,8 +223,8 @@ impl Wanted {
         reads
     }
 
-    /// Looks into the bytes that were read, from `start` on, for the next `count` looks; the blocks that they name, of so many,
-    /// come to `found`. `Err` says where the part is damaged.
+    /// Looks into the bytes that were read, from `start` on, for the next `count` looks; the blocks that they name, of
+    /// so many, come to `found`. `Err` says where the part is damaged.
     pub fn find(
         &mut self,
         table: TableId,

@@ -1,5 +1,5 @@
-//! How much memory a store's life takes, by an allocator that counts: all of a store that is used alone is on its owner's
-//! thread.
+//! How much memory a store's life takes, by an allocator that counts: all of a store that is used alone is on its
+//! owner's thread.
 
 use base::Rng;
 use base::rng::SplitMix64;

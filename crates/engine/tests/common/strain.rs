@@ -130,7 +130,8 @@ pub struct Strained {
     pub memtable_bytes: usize,
     /// Tables of level 0.
     pub level0_tables: usize,
-    /// Segments and tables that were on the disk when it was over, a snapshot long gone, and that the store does not have.
+    /// Segments and tables that were on the disk when it was over, a snapshot long gone, and that the store does not
+    /// have.
     pub files_left: usize,
     /// Keys that did not have their last value after a restart.
     pub wrong: usize,

@@ -152,8 +152,8 @@ fn accounts_are_exact() {
     assert_eq!(stats.journal_dead_bytes, written - used, "{stats:?}");
 }
 
-/// Large values fill many segments before their entries fill a memtable: these are flushed all the same, or neither would a compaction
-/// touch them nor a start do without them.
+/// Large values fill many segments before their entries fill a memtable: these are flushed all the same, or neither
+/// would a compaction touch them nor a start do without them.
 #[test]
 fn a_memtable_pins_few_segments() {
     let folder = tempfile::tempdir().unwrap();

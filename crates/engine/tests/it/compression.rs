@@ -159,8 +159,8 @@ fn moved_by(codec: Codec) {
     no_findings(folder.path());
 }
 
-/// A store is told something else at every start, ends cleanly or not, and compacts now and then: values of all kinds stand
-/// beside each other, in one segment and in one compaction's output.
+/// A store is told something else at every start, ends cleanly or not, and compacts now and then: values of all kinds
+/// stand beside each other, in one segment and in one compaction's output.
 #[test]
 fn a_store_that_is_told_something_else_at_each_start_has_all_values() {
     let folder = tempfile::tempdir().unwrap();

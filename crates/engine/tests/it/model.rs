@@ -1,7 +1,8 @@
 //! The store beside a map, under random operations, options, restarts, kills and power cuts.
 //!
-//! One list of operations runs on eight stores that are told different things, some with jobs that run elsewhere; each must answer as the map does, so
-//! all agree. Folds are made now and run later, when the store has gone on. `ANNULET_MODEL_CASES` runs more lists.
+//! One list of operations runs on eight stores that are told different things, some with jobs that run elsewhere; each
+//! must answer as the map does, so all agree. Folds are made now and run later, when the store has gone on.
+//! `ANNULET_MODEL_CASES` runs more lists.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
@@ -17,8 +18,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Lists of operations in an ordinary run: some 200,000 operations on all stores together, in some ten seconds. With 20,
-/// a fault that one list in hundreds meets went unseen in most runs.
+/// Lists of operations in an ordinary run: some 200,000 operations on all stores together, in some ten seconds. With
+/// 20, a fault that one list in hundreds meets went unseen in most runs.
 const CASES: u32 = 200;
 
 type Key = u16;

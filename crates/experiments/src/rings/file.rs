@@ -1,4 +1,5 @@
-//! The file in which a node has the ring: that of the metadata log, replaced by one with a snapshot in front, as it is when it has grown.
+//! The file in which a node has the ring: that of the metadata log, replaced by one with a snapshot in front, as it is
+//! when it has grown.
 
 use super::{Shape, unusable};
 use base::Monotonic;

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use toml::Table;
 
-/// More rings than these would be those of another experiment: sizes from 64 to 16,384 are nine, and of each there are four with 1 to 1,000 nodes.
+/// More rings than these would be those of another experiment: sizes from 64 to 16,384 are nine, and of each there are
+/// four with 1 to 1,000 nodes.
 const RINGS_MAX: usize = 64;
 
 /// What came of a round.

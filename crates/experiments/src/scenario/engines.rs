@@ -1,12 +1,15 @@
 //! Scenarios of storage engines: each of them goes through the same stages, one after the other.
 //!
-//! 1. [`Engines::parse`] reads the stages, strictly: each is the workload that all have in common with parts of it replaced.
-//! 2. [`Engines::play`] takes an engine through all stages. Each is a run of this same program (`annulet bench run`), whose threads share a store: so
-//!    its processor time, memory and I/O are the engine's and the generator's, and nobody else's, and its options are in its results.
+//! 1. [`Engines::parse`] reads the stages, strictly: each is the workload that all have in common with parts of it
+//!    replaced.
+//! 2. [`Engines::play`] takes an engine through all stages. Each is a run of this same program (`annulet bench run`),
+//!    whose threads share a store: so its processor time, memory and I/O are the engine's and the generator's, and
+//!    nobody else's, and its options are in its results.
 //! 3. All stages of an engine are in one control group, which limits memory, page cache included.
 //!
-//! Invariants: an engine that this program does not have, or that fails, is left out with the reason, and the others are played; a store is opened
-//! anew for each stage, so that no stage lives off the memory of the one before, except by the page cache where `drop_caches` does not say otherwise.
+//! Invariants: an engine that this program does not have, or that fails, is left out with the reason, and the others
+//! are played; a store is opened anew for each stage, so that no stage lives off the memory of the one before, except
+//! by the page cache where `drop_caches` does not say otherwise.
 //!
 //! The limit is of the whole process: the generator takes some 50 MiB of it, and half a megabyte for each thread.
 //!
@@ -166,11 +169,12 @@ impl Engines {
         Ok(all.to_string())
     }
 
-    /// Takes an engine through all stages, and adds each to `played`; results and workloads go into `out`, and the stores are gone when it is over.
-    /// `program` is this one.
+    /// Takes an engine through all stages, and adds each to `played`; results and workloads go into `out`, and the
+    /// stores are gone when it is over. `program` is this one.
     ///
     /// # Errors
-    /// [`Error::Unusable`] if the engine is not in this program, or a stage did not come to its end: it and those behind it are not played.
+    /// [`Error::Unusable`] if the engine is not in this program, or a stage did not come to its end: it and those
+    /// behind it are not played.
     pub fn play(
         &self,
         engine: &str,

@@ -1,8 +1,8 @@
 //! A network namespace for each node, joined by a bridge, and cuts between them.
 //!
-//! The scenario itself must run in a namespace of its own ([`is_apart`]), so that nothing that is made here is seen outside
-//! or outlives it. A node's namespace has no name: a process that sleeps holds it, and with that process it is gone. Node i
-//! is 10.77.0.(i + 1), the scenario 10.77.0.254.
+//! The scenario itself must run in a namespace of its own ([`is_apart`]), so that nothing that is made here is seen
+//! outside or outlives it. A node's namespace has no name: a process that sleeps holds it, and with that process it is
+//! gone. Node i is 10.77.0.(i + 1), the scenario 10.77.0.254.
 
 use bench::Error;
 use std::ffi::OsString;

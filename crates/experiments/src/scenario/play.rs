@@ -16,8 +16,8 @@ pub type Launch<'a> = dyn Fn(usize) -> Result<Plan, Error> + 'a;
 /// Plays a scenario and writes the results to `out`, which must be empty or missing.
 ///
 /// # Errors
-/// [`Error::Unusable`] before anything is started if the file or this machine does not allow it; later if a node or a step
-/// failed, and then the results are those up to there.
+/// [`Error::Unusable`] before anything is started if the file or this machine does not allow it; later if a node or a
+/// step failed, and then the results are those up to there.
 pub fn play(
     scenario: &Scenario,
     launch: &Launch<'_>,

@@ -1,11 +1,12 @@
 //! The days on which keys end, by which trees are told apart.
 //!
-//! A key that ends leaves no trace: nobody writes, so no tree would change, and a tree that is made anew from heads would be another than
-//! one that was kept. So the keys that end on one day (of Universal Time) have a tree of their own. Before the day nothing is missing in it; from
-//! its beginning on it is not compared any more, and when it is over the tree goes.
+//! A key that ends leaves no trace: nobody writes, so no tree would change, and a tree that is made anew from heads
+//! would be another than one that was kept. So the keys that end on one day (of Universal Time) have a tree of their
+//! own. Before the day nothing is missing in it; from its beginning on it is not compared any more, and when it is over
+//! the tree goes.
 //!
-//! Invariant: what is compared has ended for no node whose clock is right by [`ends_soon`]. Whoever begins an exchange judges by its clock, and
-//! whoever is asked by its own as well: where they disagree nothing is compared.
+//! Invariant: what is compared has ended for no node whose clock is right by [`ends_soon`]. Whoever begins an exchange
+//! judges by its clock, and whoever is asked by its own as well: where they disagree nothing is compared.
 //!
 //! Left out: keys that end within the day on which they are written. A read, or a hint, repairs them.
 
@@ -16,7 +17,8 @@ use object::HeadView;
 
 const DAY_MS: u64 = 86_400_000;
 
-/// The last day that is told from others: far beyond any time to live, and small enough to stand beside the number of replicas.
+/// The last day that is told from others: far beyond any time to live, and small enough to stand beside the number of
+/// replicas.
 pub const DAY_MAX: u32 = (1 << 24) - 1;
 
 /// The day on which a key with this head ends, counted from 1 at the beginning of 1970; 0 if it does not.

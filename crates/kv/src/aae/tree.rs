@@ -1,16 +1,18 @@
-//! A tree of hashes over the keys of one partition, in two levels: chunks of segments, which are there once they hold something.
+//! A tree of hashes over the keys of one partition, in two levels: chunks of segments, which are there once they hold
+//! something.
 //!
-//! A key has a *place*: the first 32 bits of its hash. Its segment is the first [`Tree::bits`] of them, and a segment's hash is
-//! the XOR of the [`leaf`] hashes of its keys. So a write changes a segment by the leaf before and the leaf after, in any
-//! order; two trees of different keys are merged by XOR; and a *group*, of all keys whose place begins with fewer bits, has the XOR of
-//! its segments as hash: trees that tell apart different numbers of bits are compared by the fewer.
+//! A key has a *place*: the first 32 bits of its hash. Its segment is the first [`Tree::bits`] of them, and a segment's
+//! hash is the XOR of the [`leaf`] hashes of its keys. So a write changes a segment by the leaf before and the leaf
+//! after, in any order; two trees of different keys are merged by XOR; and a *group*, of all keys whose place begins
+//! with fewer bits, has the XOR of its segments as hash: trees that tell apart different numbers of bits are compared
+//! by the fewer.
 //!
-//! These segments are *rows*. Of the same keys there are as many *columns*, by as many bits of their places that begin [`CROSS_BITS`] further on.
-//! A key with a different head is seen in its row and in its column: where such rows and columns cross there is hardly
-//! another key (decision 67).
+//! These segments are *rows*. Of the same keys there are as many *columns*, by as many bits of their places that begin
+//! [`CROSS_BITS`] further on. A key with a different head is seen in its row and in its column: where such rows and
+//! columns cross there is hardly another key (decision 67).
 //!
-//! A tree is made with four to eight keys to a row, and is *crowded* with sixteen: then it is to be made anew, finer. So a key takes
-//! half a byte to two.
+//! A tree is made with four to eight keys to a row, and is *crowded* with sixteen: then it is to be made anew, finer.
+//! So a key takes half a byte to two.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -226,8 +228,8 @@ impl Tree {
     }
 }
 
-/// The columns in which keys of a row, of 2^`bits`, may be, of as many; and where each crosses it: a group of places that begin with
-/// [`CROSS_BITS`] more bits. None where there are fewer bits than that.
+/// The columns in which keys of a row, of 2^`bits`, may be, of as many; and where each crosses it: a group of places
+/// that begin with [`CROSS_BITS`] more bits. None where there are fewer bits than that.
 pub fn across(row: u32, bits: u32) -> impl Iterator<Item = (u32, u32)> {
     let shared = bits.checked_sub(CROSS_BITS).map(|shared| row & ((1 << shared) - 1));
     let of = move |shared: u32| {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 /// Segments of a branch, as in Riak.
 pub const BRANCH: usize = 256;
 
-/// Hashes of segments by their numbers, or of the branches of a large tree. A hash is the XOR of leaves; where there is none
-/// it is 0.
+/// Hashes of segments by their numbers, or of the branches of a large tree. A hash is the XOR of leaves; where there is
+/// none it is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Branches(BTreeMap<u32, Box<[u32; BRANCH]>>);
 

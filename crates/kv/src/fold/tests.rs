@@ -24,7 +24,8 @@ fn ledger_key(prefix: u16, name: &str) -> Vec<u8> {
     key
 }
 
-/// The head of an object that was written so often, the last time at a second, with so many bytes; a tombstone if with none.
+/// The head of an object that was written so often, the last time at a second, with so many bytes; a tombstone if with
+/// none.
 fn head(writes: u64, second: u64, len: usize) -> Vec<u8> {
     let metadata = Metadata { last_modified: second * 1_000_000, deleted: len == 0, ..Metadata::default() };
     let seen = (1..writes).map(|counter| Dot::new(Actor(7), counter)).collect();

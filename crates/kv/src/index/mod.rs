@@ -110,7 +110,7 @@ pub struct RowsPage {
     pub rows: RowList,
     /// Where to go on: no row is missing up to this one. `None` if there are no more.
     pub next: Option<Row>,
-    /// Prefixes that were asked for and are another shard's of the same node, by shard: these are to be asked for each on
-    /// its own.
+    /// Prefixes that were asked for and are another shard's of the same node, by shard: these are to be asked for each
+    /// on its own.
     pub others: Vec<PrefixSet>,
 }

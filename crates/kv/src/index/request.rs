@@ -1,8 +1,8 @@
 //! A client's index query: its meaning, and the form of its answer.
 //!
-//! In Riak's terms: a field is `…_bin` (terms are bytes), `…_int` (terms are integers), `$key` (the key itself) or `$bucket`
-//! (all keys). `max_results` implies order and a continuation. Rows come by term and then by key, whether or not that was
-//! asked for; only all keys that nobody wants by page come in the order in which they lie.
+//! In Riak's terms: a field is `…_bin` (terms are bytes), `…_int` (terms are integers), `$key` (the key itself) or
+//! `$bucket` (all keys). `max_results` implies order and a continuation. Rows come by term and then by key, whether or
+//! not that was asked for; only all keys that nobody wants by page come in the order in which they lie.
 
 use std::convert::Infallible;
 

@@ -9,8 +9,8 @@
 //! 5. When all parts are at their end, or the client's page is full, the answer is complete. Where nobody is left for
 //!    a prefix the query fails: it never ends as if it were whole.
 //!
-//! Invariants: each prefix that was not read to its end is in exactly one part; a page counts once, as the answer to the last
-//! question about its part; so each row is told once and none is missing, in order.
+//! Invariants: each prefix that was not read to its end is in exactly one part; a page counts once, as the answer to
+//! the last question about its part; so each row is told once and none is missing, in order.
 //!
 //! Memory: one page of each part, [`BUFFERED_ROWS`] or so in all, and what an answer in one piece may hold.
 //!
@@ -30,8 +30,9 @@ use crate::coverage::plan::{Plan, Source};
 use crate::error::Error;
 use crate::response::Response;
 
-/// How long a page of another node may take before it is asked for again. A page may look through half a million entries
-/// for the few that match a regex, behind other pages; a node that has stopped is noticed otherwise, and sooner.
+/// How long a page of another node may take before it is asked for again. A page may look through half a million
+/// entries for the few that match a regex, behind other pages; a node that has stopped is noticed otherwise, and
+/// sooner.
 const PAGE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Rows that the pages of all parts together are meant to hold: with rows of a hundred bytes a few megabytes.
@@ -163,7 +164,8 @@ impl IndexScan {
         self.parts.asks(question)
     }
 
-    /// Takes the answer to a question, and tells what is to be answered now. An answer to what is no longer asked is none.
+    /// Takes the answer to a question, and tells what is to be answered now. An answer to what is no longer asked is
+    /// none.
     ///
     /// # Errors
     /// Why the query cannot be answered as a whole, or not in one piece. It is over then.

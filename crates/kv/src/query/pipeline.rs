@@ -22,11 +22,12 @@ use super::lexer::{ParseError, Token, Tokens};
 use super::value::{Attributes, Comparator, Constant, Known, Name, Operand, Substitutions, Value};
 use crate::index::Pattern;
 
-/// Stages of a pipeline: far more than terms have fields. Each may bring a regex of a quarter of a megabyte with it, in each shard.
+/// Stages of a pipeline: far more than terms have fields. Each may bring a regex of a quarter of a megabyte with it, in
+/// each shard.
 pub const STAGES_MAX: usize = 64;
 
-/// The longest text that is joined: more than a term and a key have. A longer one is not there; else each stage might double the
-/// text of the one before.
+/// The longest text that is joined: more than a term and a key have. A longer one is not there; else each stage might
+/// double the text of the one before.
 pub const JOINED_BYTES_MAX: usize = 128 << 10;
 
 /// One stage.

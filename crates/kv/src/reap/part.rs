@@ -21,8 +21,8 @@ enum State {
 }
 
 impl Part {
-    /// The part in `round` of the reaping of this tombstone, of a node which is a primary of the key, or not. `others` are
-    /// all other members.
+    /// The part in `round` of the reaping of this tombstone, of a node which is a primary of the key, or not. `others`
+    /// are all other members.
     pub fn new(round: Round, tombstone: Bytes, is_primary: bool, others: Vec<NodeId>) -> Part {
         Part(match round {
             Round::Promise => State::Promise(Promise::new(tombstone, is_primary, others)),

@@ -7,8 +7,8 @@ use base::rng::SplitMix64;
 const SECOND: u64 = 1_000_000_000;
 const CLUSTER: ClusterId = ClusterId(0xC1);
 
-/// A dead member is known to be dead by all after this long, up to 50 members and one datagram in twenty lost: a round of
-/// probes, the time of a suspect, and the steps of infection.
+/// A dead member is known to be dead by all after this long, up to 50 members and one datagram in twenty lost: a round
+/// of probes, the time of a suspect, and the steps of infection.
 const NOTICED_WITHIN: u64 = 30;
 
 struct Process {

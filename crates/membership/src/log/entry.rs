@@ -22,8 +22,8 @@ pub(super) fn number(fields: &mut Reader) -> Result<u64, Malformed> {
     }
 }
 
-/// Which of the cluster's histories. A later one begins where the survivors of a lost majority were told to go on; two of one
-/// number differ in their nonce, and never speak with each other again.
+/// Which of the cluster's histories. A later one begins where the survivors of a lost majority were told to go on; two
+/// of one number differ in their nonce, and never speak with each other again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch {
     /// Grows with each recovery. Zero: no history yet.

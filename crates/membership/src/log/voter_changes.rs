@@ -1,7 +1,7 @@
 //! Changes of the voters: a leader replaces voters that are gone or forgot, one at a time.
 //!
-//! [`voters`] says which change is due. A newcomer first gets the log without a vote, and votes when it has all of it: while it
-//! catches up, nothing waits for it.
+//! [`voters`] says which change is due. A newcomer first gets the log without a vote, and votes when it has all of it:
+//! while it catches up, nothing waits for it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The dots of a store of another backend: under which name, and from which number on in each start.
 //!
-//! Where a write is durable when it returns, the store keeps its incarnation and how often it was started, under a key that is no shard's, and
-//! says so before it serves: each start has numbers of its own, more than it can use up. Where it may be lost, each start has an
-//! incarnation of its own.
+//! Where a write is durable when it returns, the store keeps its incarnation and how often it was started, under a key
+//! that is no shard's, and says so before it serves: each start has numbers of its own, more than it can use up. Where
+//! it may be lost, each start has an incarnation of its own.
 
 use backends::Backend;
 use engine::{Damage, Error};

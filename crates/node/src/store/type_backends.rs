@@ -1,7 +1,7 @@
 //! Which bucket types a node keeps in stores of their own, and of which backend each of these is.
 //!
-//! As text it is one line: `archive=bitcask,cache=memory`. A type's name is in the name of its stores' folders, so not every name that a type can
-//! have may stand here.
+//! As text it is one line: `archive=bitcask,cache=memory`. A type's name is in the name of its stores' folders, so not
+//! every name that a type can have may stand here.
 
 use backends::Kind;
 use std::collections::BTreeMap;

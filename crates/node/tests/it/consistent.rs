@@ -275,7 +275,8 @@ fn a_read_leaves_a_silent_leader_for_the_next_one() {
     assert!(matches!(written, Ok(_) | Err(Error::Timeout)), "{written:?}");
 }
 
-/// A follower with the last entry hears of its leader's loss. Before the group is told, another voter asks for its vote.
+/// A follower with the last entry hears of its leader's loss. Before the group is told, another voter asks for its
+/// vote.
 #[test]
 fn a_lost_leader_is_replaced_though_its_group_has_a_step_before_it_is_told() {
     let data = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Index entries of a cluster's nodes: after writes, conflicts, deletions and hints, each node has those of its objects.
+//! Index entries of a cluster's nodes: after writes, conflicts, deletions and hints, each node has those of its
+//! objects.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 

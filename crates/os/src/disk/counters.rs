@@ -8,7 +8,8 @@ const STRIPES: usize = 16;
 /// Running counts, shared by all handles of a disk. Each is exact; a snapshot taken while the disk works may
 /// be between two counts of one operation.
 ///
-/// A line of memory that many processors write goes from one to the next for each count, so threads have places of their own.
+/// A line of memory that many processors write goes from one to the next for each count, so threads have places of
+/// their own.
 #[derive(Debug, Default)]
 pub struct DiskCounters([Stripe; STRIPES]);
 

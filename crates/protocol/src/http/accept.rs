@@ -38,9 +38,9 @@ fn specificity(range: &[u8], media_type: &[u8]) -> Option<u8> {
     }
 }
 
-/// Which of `choices` a header's value prefers, of character sets or codings; `None` if it takes none of them. One that is
-/// named goes before those that only `*` takes, and these before `default`, which is taken where nothing is said of it.
-/// Of two that are alike the first is chosen.
+/// Which of `choices` a header's value prefers, of character sets or codings; `None` if it takes none of them. One that
+/// is named goes before those that only `*` takes, and these before `default`, which is taken where nothing is said of
+/// it. Of two that are alike the first is chosen.
 pub fn choose(accepted: &[u8], choices: &[&[u8]], default: &[u8]) -> Option<usize> {
     let weight_of = |name: &[u8]| {
         let named = accepted.split(|&byte| byte == b',').find(|it| essence(it).eq_ignore_ascii_case(name));

@@ -1,5 +1,5 @@
-//! The first words on a connection: a [`Hello`] from the node that opened it as a link, or a [`Join`] from one that is no member
-//! yet; a [`Reply`] from the other. Behind the welcome of a newcomer comes one frame of kind [`ADMISSION`].
+//! The first words on a connection: a [`Hello`] from the node that opened it as a link, or a [`Join`] from one that is
+//! no member yet; a [`Reply`] from the other. Behind the welcome of a newcomer comes one frame of kind [`ADMISSION`].
 //!
 //! ```text
 //! magic 8 | length u16 | fields | crc32c u32 of all before
@@ -199,9 +199,9 @@ pub fn negotiate(ours: &Hello, theirs: &Hello) -> Result<u16, Refusal> {
     Ok(version)
 }
 
-/// The number of a cluster that is founded by several nodes at once, which must come to the same: a hash of the ring's size, of by how
-/// many prefixes they order their keys, and of the members' names, in the order in which they are numbered. Where keys are ordered
-/// by the ring's own bits the prefixes are left out, as by older programs.
+/// The number of a cluster that is founded by several nodes at once, which must come to the same: a hash of the ring's
+/// size, of by how many prefixes they order their keys, and of the members' names, in the order in which they are
+/// numbered. Where keys are ordered by the ring's own bits the prefixes are left out, as by older programs.
 pub fn cluster_fingerprint<'a>(
     ring_size: u32,
     prefixes: u32,

@@ -12,8 +12,8 @@ pub enum Phase {
     WarmUp,
     /// Counts.
     Measured,
-    /// After the last operation was started: what was outstanding is awaited, written keys are audited, trailing deletes
-    /// run.
+    /// After the last operation was started: what was outstanding is awaited, written keys are audited, trailing
+    /// deletes run.
     Trailing,
 }
 
@@ -66,7 +66,8 @@ pub struct OperationSecond {
     /// Of these, writes whose condition did not hold. Missing in results of earlier versions.
     #[serde(default)]
     pub condition_failed: u64,
-    /// Failed attempts by kind of error, those that were tried again included: as a client that does not retry sees them.
+    /// Failed attempts by kind of error, those that were tried again included: as a client that does not retry sees
+    /// them.
     pub errors: BTreeMap<String, u64>,
     /// Operations given up after the last attempt.
     pub failed: u64,

@@ -1,8 +1,8 @@
 //! The figures of a whole run, from its seconds and histograms.
 //!
-//! Only measured seconds count. Percentiles come from merged histograms; throughput is told by its intervals (median and
-//! deviation, as stalls hide in a mean) and against accumulated operations (as stores slow down with what they hold,
-//! not with time).
+//! Only measured seconds count. Percentiles come from merged histograms; throughput is told by its intervals (median
+//! and deviation, as stalls hide in a mean) and against accumulated operations (as stores slow down with what they
+//! hold, not with time).
 
 use super::{Kind, Latencies, Manifest, Mark, Phase, Second};
 use histogram::Histogram;
@@ -141,7 +141,8 @@ pub struct CheckSummary {
     pub verified: u64,
     /// Of these, reads that were also compared with what had been written before.
     pub compared: u64,
-    /// Reads that could not be compared: the table of keys was full, or the value of another generator or an earlier run.
+    /// Reads that could not be compared: the table of keys was full, or the value of another generator or an earlier
+    /// run.
     pub not_compared: u64,
     /// One key of so many is compared.
     pub sample: u64,

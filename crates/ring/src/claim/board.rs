@@ -75,8 +75,8 @@ impl Board {
         numbers
     }
 
-    /// Whether zones can be kept apart, and only by following each other in one order all around the ring: there are just as many as
-    /// neighbours, so that each must own every `n`th partition.
+    /// Whether zones can be kept apart, and only by following each other in one order all around the ring: there are
+    /// just as many as neighbours, so that each must own every `n`th partition.
     pub(super) fn has_order(&self) -> bool {
         self.zone_cost == ZONE_COST && self.zone_numbers().len() == self.n
     }

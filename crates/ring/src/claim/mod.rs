@@ -4,24 +4,26 @@
 //!
 //! 1. *Balance*: each claimant owns its share, by weight, rounded down or up ([`quota`]).
 //! 2. *Distance*: any `target_n` neighbouring partitions belong to different nodes, or to all nodes if there are fewer.
-//!    That is kept whenever no share is above `partitions / target_n`, rounded down. It cannot be kept otherwise: three nodes
-//!    and 64 partitions have 22 for one of them, which is two too close where the ring's end meets its start.
-//! 3. *Zones*: the same of zones, and kept under the same condition. Where it cannot hold, because a zone has too large a
-//!    share, a move is spent on it only if at least one run of neighbours gains.
+//!    That is kept whenever no share is above `partitions / target_n`, rounded down. It cannot be kept otherwise: three
+//!    nodes and 64 partitions have 22 for one of them, which is two too close where the ring's end meets its start.
+//! 3. *Zones*: the same of zones, and kept under the same condition. Where it cannot hold, because a zone has too large
+//!    a share, a move is spent on it only if at least one run of neighbours gains.
 //! 4. *Few moves* from the ring there is.
 //!
-//! Steps: 1. quotas are fixed; 2. partitions without a claimant are given to whom they suit best, and those who lack some
-//! take from those who have too many, evenly around the ring ([`fill`]), or where zones have to follow each other in one order, what is
-//! out of it is given to those who are to have it ([`order`]); 3. what is too close is swapped away ([`search`]);
-//! 4. what moved for nothing is moved back; 5. only if something is still too close the ring is laid out anew ([`spread`])
+//! Steps: 1. quotas are fixed; 2. partitions without a claimant are given to whom they suit best, and those who lack
+//! some take from those who have too many, evenly around the ring ([`fill`]), or where zones have to follow each other
+//! in one order, what is out of it is given to those who are to have it ([`order`]); 3. what is too close is swapped
+//! away ([`search`]);
+//! 4. what moved for nothing is moved back; 5. only if something is still too close the ring is laid out anew
+//!    ([`spread`])
 //! in a way that is known to keep distance, with names given to resemble the ring there is, and steps 3 and 4 again.
 //! The better of the rings is the claim. What could not be kept is told, partition by partition ([`shortfalls`]).
 //!
-//! Invariants: the same input gives the same claim on every machine; unless distance forces it, only partitions move that
-//! must: from those who leave, and from those above their quota.
+//! Invariants: the same input gives the same claim on every machine; unless distance forces it, only partitions move
+//! that must: from those who leave, and from those above their quota.
 //!
-//! A ring that has just grown is claimed *in place* ([`Claimed::claim_in_place`]): without step 5, so that nearly nothing moves for
-//! its new size alone.
+//! A ring that has just grown is claimed *in place* ([`Claimed::claim_in_place`]): without step 5, so that nearly
+//! nothing moves for its new size alone.
 //!
 //! Left out: choosing among rings of equal merit the one whose failures hit most evenly (Riak's "diversity").
 //!
@@ -45,11 +47,11 @@ use crate::target_n::TARGET_N_MAX;
 use board::{Board, NOBODY};
 use claimants::{Claimants, distinct, zone_count, zone_numbers};
 
-/// Neighbouring partitions that are to be on different nodes, if nothing else is asked for: one more than the usual number
-/// of replicas, so that a fallback is a node of its own too. As in Riak.
+/// Neighbouring partitions that are to be on different nodes, if nothing else is asked for: one more than the usual
+/// number of replicas, so that a fallback is a node of its own too. As in Riak.
 pub const TARGET_N_DEFAULT: usize = 4;
-/// What a claim is made for. Whoever commits a claim makes those that were joining valid in the same step: only then may they
-/// own what it gives them.
+/// What a claim is made for. Whoever commits a claim makes those that were joining valid in the same step: only then
+/// may they own what it gives them.
 #[derive(Debug, Clone, Copy)]
 pub struct Claimed<'a> {
     /// How many partitions there are.
@@ -88,14 +90,14 @@ impl Claimed<'_> {
     /// The claim.
     ///
     /// # Errors
-    /// [`Error::Target`] if `target_n` is not from 1 to [`TARGET_N_MAX`], [`Error::Owners`] if there is not one owner for
-    /// each partition, [`Error::NoClaimant`] if no member claims.
+    /// [`Error::Target`] if `target_n` is not from 1 to [`TARGET_N_MAX`], [`Error::Owners`] if there is not one owner
+    /// for each partition, [`Error::NoClaimant`] if no member claims.
     pub fn claim(&self) -> Result<Claim, Error> {
         self.claim_by(&[keep, spread::by_zone, spread::by_node])
     }
 
-    /// The claim that is reached from the owners there are by few moves: the ring is not laid out anew, though that may bring copies
-    /// further apart.
+    /// The claim that is reached from the owners there are by few moves: the ring is not laid out anew, though that may
+    /// bring copies further apart.
     ///
     /// # Errors
     /// As for [`Claimed::claim`].
@@ -139,7 +141,8 @@ fn keep(board: &mut Board) {
     if board.has_order() { order::keep(board) } else { fill::fill(board) }
 }
 
-/// The best ring that is found in these ways; the first is none to make a ring where there was none, unless it is the only one.
+/// The best ring that is found in these ways; the first is none to make a ring where there was none, unless it is the
+/// only one.
 fn best(claimants: &Claimants, before: Vec<u16>, n: usize, ways: &[Way]) -> Board {
     let quotas = quota::quotas(claimants, &before, n);
     let start = Board::new(claimants, quotas, before, n);

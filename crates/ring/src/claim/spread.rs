@@ -1,13 +1,13 @@
 //! A ring laid out anew, so that distance is kept by construction.
 //!
-//! Write the ring as a table of as many rows as the largest quota, read row by row, and fill it column by column, the largest
-//! quota first. Then nobody is in a row twice. Between two rows a node keeps its column, so its partitions are at
-//! least a row apart; or it goes on at the top of the next column, and since its quota is less than a column it ends at
-//! least two rows above where it began. A row is as long as `partitions / largest quota`: at least `n`, if no quota is
-//! above `partitions / n`.
+//! Write the ring as a table of as many rows as the largest quota, read row by row, and fill it column by column, the
+//! largest quota first. Then nobody is in a row twice. Between two rows a node keeps its column, so its partitions are
+//! at least a row apart; or it goes on at the top of the next column, and since its quota is less than a column it ends
+//! at least two rows above where it began. A row is as long as `partitions / largest quota`: at least `n`, if no quota
+//! is above `partitions / n`.
 //!
-//! Zones are laid out in this way first, and then each zone's nodes over its partitions: where zones keep distance their
-//! nodes do too. Where zones cannot, nodes are laid out as if there were none.
+//! Zones are laid out in this way first, and then each zone's nodes over its partitions: where zones keep distance
+//! their nodes do too. Where zones cannot, nodes are laid out as if there were none.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

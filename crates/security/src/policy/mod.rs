@@ -5,8 +5,9 @@
 //! 3. [`Policy::may`] decides on a permission, and [`Policy::explain`] says why.
 //!
 //! Invariants: a permission is there only by a grant to the user, to a group of the user that exists, or to all, on the
-//! target or on the type or the whole that it is in. Compilation ends for all records, with memory in proportion to their bytes, but for the
-//! groups of users, which [`EFFECTIVE_GROUPS_MAX`] bounds. Users of the same groups share them.
+//! target or on the type or the whole that it is in. Compilation ends for all records, with memory in proportion to
+//! their bytes, but for the groups of users, which [`EFFECTIVE_GROUPS_MAX`] bounds. Users of the same groups share
+//! them.
 //!
 //! A [`UserId`] is of one version. The caller compares [`Policy::version`] before each request, and looks the user up
 //! by name in a newer policy; a user that is gone has no permission.

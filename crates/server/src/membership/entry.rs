@@ -7,8 +7,9 @@
 //! | data of a node alone | it founds, if it is alone in the list and has neither consistent bucket types nor a security policy | refused: its keys would be the others' business |
 //! | data of a cluster, without a standing | as above, if that comes to the same node of the same cluster | refused |
 //!
-//! Several that found a cluster at once need not speak with each other: each comes to the same first state, and the number of the
-//! cluster is a hash of it. One that founds alone draws the number, so that no two clusters have the same.
+//! Several that found a cluster at once need not speak with each other: each comes to the same first state, and the
+//! number of the cluster is a hash of it. One that founds alone draws the number, so that no two clusters have the
+//! same.
 //!
 //! A node alone has a log, and no standing. A node that founds or joins a cluster drops it.
 //!
@@ -107,11 +108,12 @@ impl Entering<'_> {
         }
     }
 
-    /// A node of a cluster, which listens to the others at `here`. Blocks; a node that joins waits for the cluster's word.
+    /// A node of a cluster, which listens to the others at `here`. Blocks; a node that joins waits for the cluster's
+    /// word.
     ///
     /// # Errors
-    /// [`Error::Members`] if its data is another's, or lost in part; [`Error::Membership`] if it is not admitted, or its files
-    /// cannot be read.
+    /// [`Error::Members`] if its data is another's, or lost in part; [`Error::Membership`] if it is not admitted, or
+    /// its files cannot be read.
     pub fn member(&self, cluster: &Cluster, here: SocketAddr, tls: &Tls) -> Result<Entered, Error> {
         let address = cluster.reached_at(here).to_string();
         let mut files = Files::open(&self.config.data)?;

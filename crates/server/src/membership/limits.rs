@@ -1,4 +1,5 @@
-//! How much copies may take, which all nodes agree on: a slot of the state. `docs/formats/membership.md` lists its bytes.
+//! How much copies may take, which all nodes agree on: a slot of the state. `docs/formats/membership.md` lists its
+//! bytes.
 
 use ::membership::state::{Command, State};
 use bytes::{BufMut, Bytes, BytesMut};

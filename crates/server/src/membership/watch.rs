@@ -1,8 +1,8 @@
-//! Says in the log what an operator may have to do something about: copies that do not go on, and what keeps a node that is
-//! to go.
+//! Says in the log what an operator may have to do something about: copies that do not go on, and what keeps a node
+//! that is to go.
 //!
-//! Invariant: what stands still is said within [`STUCK_AFTER`] and [`LOOK_EVERY`], and then every [`SAY_EVERY`] for as long as it does.
-//! Nothing is looked at while nothing changes.
+//! Invariant: what stands still is said within [`STUCK_AFTER`] and [`LOOK_EVERY`], and then every [`SAY_EVERY`] for as
+//! long as it does. Nothing is looked at while nothing changes.
 //!
 //! Left out: what goes on, however slowly; `annulet admin transfers` shows it.
 
@@ -18,8 +18,8 @@ use std::time::Duration;
 /// How often it is looked; the thread wakes so often anyway.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// How long something stands still until it is said: longer than the longest pause between two tries (10 s), and half of the
-/// minute in which an operator is to know.
+/// How long something stands still until it is said: longer than the longest pause between two tries (10 s), and half
+/// of the minute in which an operator is to know.
 const STUCK_AFTER: Duration = Duration::from_secs(30);
 
 /// How often the same is said again.

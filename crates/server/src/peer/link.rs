@@ -1,8 +1,9 @@
 //! Connections that a shard opens to other nodes, and sends on.
 //!
-//! There is one link to each member; it begins when the node becomes one, and ends when it is one no more. A link on which nothing
-//! was sent for [`REST_AFTER`] *rests*: its connection is closed, and opened again for the next message. To the shard that is
-//! the same link; if it cannot be opened, it is down. In small clusters questions keep all links awake.
+//! There is one link to each member; it begins when the node becomes one, and ends when it is one no more. A link on
+//! which nothing was sent for [`REST_AFTER`] *rests*: its connection is closed, and opened again for the next message.
+//! To the shard that is the same link; if it cannot be opened, it is down. In small clusters questions keep all links
+//! awake.
 //!
 //! A message that is sent is put in the link's queue, and the link's task is woken. It runs when the connections
 //! that have input have had their turn, so what these ask of the node leaves together.
@@ -46,8 +47,8 @@ const STALLED_MAX: Duration = Duration::from_secs(5);
 const AGAIN_MIN: Duration = Duration::from_millis(50);
 const AGAIN_MAX: Duration = Duration::from_secs(1);
 
-/// A link rests after so long without a message: before the other end would not read on (`SILENCE_MAX` of `kv::reap`), with two
-/// ticks of a quiet shard between, by which time is told on both sides.
+/// A link rests after so long without a message: before the other end would not read on (`SILENCE_MAX` of `kv::reap`),
+/// with two ticks of a quiet shard between, by which time is told on both sides.
 const REST_AFTER: Duration = Duration::from_secs(7);
 const _: () = assert!(REST_AFTER.as_secs() + 2 < kv::reap::SILENCE_MAX.as_secs());
 

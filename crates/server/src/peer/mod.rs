@@ -10,8 +10,8 @@
 //!    or `Refused` with the reason. Whoever wants to become a member sends `Join`, and is told which node it is.
 //! 3. From then on the opener sends frames, most urgent lane first, as many in one write as wait.
 //! 4. A connection that nothing is sent on is closed after a while, and opened again when there is something.
-//! 5. When a connection ends otherwise, what waits goes back to the shard, which is told; the opener tries again, at random
-//!    times that lie further and further apart.
+//! 5. When a connection ends otherwise, what waits goes back to the shard, which is told; the opener tries again, at
+//!    random times that lie further and further apart.
 //!
 //! Members come and go while links are open: links follow the [`Roster`], and so does the door.
 //!
@@ -90,11 +90,11 @@ pub struct Peers {
     tls: Tls,
     hello: Hello,
     roster: watch::Sender<Arc<Roster>>,
-    /// Where members say that they are, until all agree on it: one that was started elsewhere could not even say so to the others
-    /// before they answer it there.
+    /// Where members say that they are, until all agree on it: one that was started elsewhere could not even say so to
+    /// the others before they answer it there.
     moved: Mutex<BTreeMap<NodeId, Address>>,
-    /// Where this process was told that members are: tried where they are not found otherwise. All may have been started
-    /// elsewhere at once, and none could tell another.
+    /// Where this process was told that members are: tried where they are not found otherwise. All may have been
+    /// started elsewhere at once, and none could tell another.
     told: Vec<Member>,
     /// Where the names in members' addresses are looked up.
     resolver: Resolver,

@@ -1,7 +1,7 @@
 //! The peers of a node: the members and their addresses at a moment.
 //!
-//! A roster is replaced, never changed. The path of messages does not look at it: each shard's links are told of another one
-//! ([`Peers::subscribe`](super::Peers::subscribe)).
+//! A roster is replaced, never changed. The path of messages does not look at it: each shard's links are told of
+//! another one ([`Peers::subscribe`](super::Peers::subscribe)).
 
 use crate::membership::AsOf;
 use ::membership::state::State;

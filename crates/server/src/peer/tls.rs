@@ -219,8 +219,8 @@ impl LinkEnds {
     }
 }
 
-/// Verifies that the other end has a certificate of the authority, whichever node it stands for. The proof that it has the key
-/// of that certificate is verified as ever.
+/// Verifies that the other end has a certificate of the authority, whichever node it stands for. The proof that it has
+/// the key of that certificate is verified as ever.
 #[derive(Debug)]
 struct AnyNode {
     roots: Arc<RootCertStore>,

@@ -1,7 +1,7 @@
 //! The policy in force: one immutable value for all threads, replaced as a whole.
 //!
-//! A reader compares the version before each request, which costs one load. Only when it differs the reader takes the new
-//! policy, under a lock that is held for the copy of a pointer.
+//! A reader compares the version before each request, which costs one load. Only when it differs the reader takes the
+//! new policy, under a lock that is held for the copy of a pointer.
 //!
 //! Invariant: versions only grow. A publisher that comes late with an older policy changes nothing.
 

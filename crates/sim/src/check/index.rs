@@ -1,6 +1,6 @@
-//! Once a node has stopped cleanly, the index entries of each of its stores are those of its objects. On a quiet cluster, a query
-//! tells exactly the rows of the objects that all replicas have; it may tell those of siblings that have ended beside a
-//! tombstone (decision 62).
+//! Once a node has stopped cleanly, the index entries of each of its stores are those of its objects. On a quiet
+//! cluster, a query tells exactly the rows of the objects that all replicas have; it may tell those of siblings that
+//! have ended beside a tombstone (decision 62).
 
 use super::answers::Causes;
 use super::cluster::Told;
@@ -17,8 +17,8 @@ pub fn check_stopped(findings: &[String], causes: Causes) -> Verdict {
     }
 }
 
-/// Compares the rows that a query over a field of a bucket has told with those that are there, in the same order; with each, whether it
-/// has to be told.
+/// Compares the rows that a query over a field of a bucket has told with those that are there, in the same order; with
+/// each, whether it has to be told.
 pub fn check_told(bucket: &[u8], field: &[u8], there: &[(Told, bool)], told: &[Told]) -> Verdict {
     let expected = expected(there, told);
     if told == expected {

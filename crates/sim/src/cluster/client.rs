@@ -18,7 +18,8 @@ use std::time::Duration;
 /// A key: its bucket's place among [`BUCKETS`], and its number.
 pub(super) type Place = (usize, u64);
 
-/// Of twenty requests, those that delete: more where tombstones are reaped, which takes a delete that everybody hears of.
+/// Of twenty requests, those that delete: more where tombstones are reaped, which takes a delete that everybody hears
+/// of.
 const DELETES: u64 = 2;
 const DELETES_REAPED: u64 = 6;
 /// One in this many requests to a node alone is about the properties of a bucket.

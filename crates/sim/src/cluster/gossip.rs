@@ -5,7 +5,8 @@
 //!    say so to each other, and no more.
 //! 3. *Editing*: half of the nodes are cut from the other half, and a node on each side changes the same buckets. Their
 //!    clocks are too far behind to follow the stamps, so each change is the next one after the last for both.
-//! 4. *Quiet*: the links are mended. Within half a minute all nodes know the same of each bucket; and then nothing changes any more.
+//! 4. *Quiet*: the links are mended. Within half a minute all nodes know the same of each bucket; and then nothing
+//!    changes any more.
 //!
 //! What nodes send each other at rest is bounded, while they are started and afterwards.
 

@@ -73,8 +73,8 @@ impl World {
         Ok(())
     }
 
-    /// A node that has lost bucket properties does not start, however often that is tried: its operator says that it is down.
-    /// The life of a node alone is over then: it has reported the damage.
+    /// A node that has lost bucket properties does not start, however often that is tried: its operator says that it is
+    /// down. The life of a node alone is over then: it has reported the damage.
     fn give_up_node(&mut self, at: usize) {
         self.trace.line(format_args!("n{at} is given up"));
         if self.plan.is_alone() {

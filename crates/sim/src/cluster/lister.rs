@@ -1,6 +1,6 @@
-//! Somebody who lists buckets while everything happens, one at a time: as clients list them, and by folds that find objects. As the
-//! auditor it needs no network; what it lists is checked as it leaves the node. In the end it lists each bucket once more, both ways,
-//! and what it lists is what there is: what reads find, and what copies have.
+//! Somebody who lists buckets while everything happens, one at a time: as clients list them, and by folds that find
+//! objects. As the auditor it needs no network; what it lists is checked as it leaves the node. In the end it lists
+//! each bucket once more, both ways, and what it lists is what there is: what reads find, and what copies have.
 
 use super::ending::Phase;
 use super::{BUCKETS, LISTER, World};
@@ -23,7 +23,8 @@ const FOLDS: u64 = 3;
 const EVERY: u64 = 16;
 /// Where a script has its many objects listed.
 const EVERY_IN_SCRIPT: u64 = 400;
-/// How long one may take: longer than a page that is lost takes to be asked for again, and than a node takes to be missed.
+/// How long one may take: longer than a page that is lost takes to be asked for again, and than a node takes to be
+/// missed.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
 #[derive(Debug)]

@@ -1,6 +1,7 @@
-//! Somebody who asks for objects by their index entries while everything happens, one query at a time and page by page: each page
-//! of whatever node, and a page that was lost once more. As the lister it needs no network; what it is told is checked as
-//! it leaves the node. In the end it asks each kind of query of each bucket once more, and what it is told is what there is.
+//! Somebody who asks for objects by their index entries while everything happens, one query at a time and page by page:
+//! each page of whatever node, and a page that was lost once more. As the lister it needs no network; what it is told
+//! is checked as it leaves the node. In the end it asks each kind of query of each bucket once more, and what it is
+//! told is what there is.
 
 use super::ending::Phase;
 use super::{BUCKETS, SEARCHER, World, auditor};
@@ -26,8 +27,8 @@ use std::time::Duration;
 const EVERY: u64 = 64;
 /// While partitions move: what a query is told by whoever gives something up is what is most likely wrong.
 const EVERY_WHILE_MOVING: u64 = 12;
-/// Of so many questions of one node to another, then one comes late, and how late: when everybody goes by another ring perhaps, but
-/// before somebody else is asked.
+/// Of so many questions of one node to another, then one comes late, and how late: when everybody goes by another ring
+/// perhaps, but before somebody else is asked.
 const LATE_EVERY: u64 = 4;
 const LATE_MAX: Duration = Duration::from_secs(5);
 /// How long a page may take: as a listing.
@@ -313,8 +314,8 @@ impl World {
         of_bucket.flat_map(|((_, key), number)| wanted.rows_of(&super::key_name(*key), *number)).collect()
     }
 
-    /// The rows of the objects that all replicas have come to agree on; and those that may be told, of siblings that have ended: beside a
-    /// tombstone they stay (decision 62), and one that came home late is where it came.
+    /// The rows of the objects that all replicas have come to agree on; and those that may be told, of siblings that
+    /// have ended: beside a tombstone they stay (decision 62), and one that came home late is where it came.
     fn rows_there(&self, bucket: usize, wanted: &Wanted) -> (BTreeSet<Row>, BTreeSet<Row>) {
         let (mut must, mut may) = (BTreeSet::new(), BTreeSet::new());
         if wanted.is_of_keys() {

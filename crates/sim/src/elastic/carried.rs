@@ -1,5 +1,5 @@
-//! How a change is carried out in a cluster of any size in which nothing goes wrong: how long each step takes, and what it costs the
-//! nodes.
+//! How a change is carried out in a cluster of any size in which nothing goes wrong: how long each step takes, and what
+//! it costs the nodes.
 //!
 //! Left out: how long data takes. A part of a copy comes after 50 ms on average, however much a node may have.
 
@@ -30,8 +30,8 @@ pub struct Carried {
     pub kind: Kind,
     /// Partitions that were copied to a node.
     pub copied: u64,
-    /// How long the commit was copied for, how long both rings were in force, and how long it took from then until all members had
-    /// reported that they go by the new one alone.
+    /// How long the commit was copied for, how long both rings were in force, and how long it took from then until all
+    /// members had reported that they go by the new one alone.
     pub steps: [Duration; 3],
     /// Messages sent by a node meanwhile: the mean of all, and the most of any.
     pub messages: (f64, f64),

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// How long a world lives at most before it is calmed down.
 const LIFE_MAX: Duration = Duration::from_secs(600);
-/// How long everything may take to come to its end: members who are gone are removed, voters replaced, and those who leave
-/// wait for that, one after the other.
+/// How long everything may take to come to its end: members who are gone are removed, voters replaced, and those who
+/// leave wait for that, one after the other.
 const SETTLE_MAX: Duration = Duration::from_secs(300);
 
 /// Since when nothing goes wrong any more.
@@ -127,7 +127,8 @@ impl World {
         (!is_right).then(|| format!("{voters:?} vote"))
     }
 
-    /// Each partition is at as many living nodes as it is to have replicas, with all that was confirmed, and at no other.
+    /// Each partition is at as many living nodes as it is to have replicas, with all that was confirmed, and at no
+    /// other.
     fn check_copies(&self) -> Verdict {
         const CHECKER: &str = "each partition has its replicas";
         let state = self.newest_state().expect("it is settled");

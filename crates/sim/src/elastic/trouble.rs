@@ -1,4 +1,5 @@
-//! The blows that the world deals while it lives: nodes crash, voters more often than others, links are cut, disks are lost.
+//! The blows that the world deals while it lives: nodes crash, voters more often than others, links are cut, disks are
+//! lost.
 
 use super::{Event, Phase, World};
 use crate::fault::Fault;

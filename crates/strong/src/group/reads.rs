@@ -2,8 +2,8 @@
 //!
 //! Requests that came since the last round share the next one, so each round begins after its requests came. A round
 //! has a context that no other round of this process had, and an answer counts only with the context of a round that is
-//! under way: it may be late, or of an earlier process. It confirms the rounds before that one too, because it was given
-//! later.
+//! under way: it may be late, or of an earlier process. It confirms the rounds before that one too, because it was
+//! given later.
 //!
 //! 1. A request is added; it waits for a round.
 //! 2. A round begins: its questions carry its context. Voters that are left out are asked when the answers are late.

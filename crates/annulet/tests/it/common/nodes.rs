@@ -37,8 +37,8 @@ pub fn count(server: &Server, what: &str) -> u64 {
     stats(server)[what].as_u64().unwrap()
 }
 
-/// Forty ports that are free, of this test alone. They are below those that the system gives to connections: a node that
-/// was down would else find its port taken, perhaps by a peer that tries to reach it.
+/// Forty ports that are free, of this test alone. They are below those that the system gives to connections: a node
+/// that was down would else find its port taken, perhaps by a peer that tries to reach it.
 pub fn free_ports() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();

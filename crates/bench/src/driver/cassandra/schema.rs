@@ -1,7 +1,8 @@
 //! Keyspace and table, made before a run if they are not there.
 //!
-//! By one connection, one statement after the other: servers that are told to make the same table at once make two. Other servers
-//! hear of it from the first; until then they refuse to prepare statements, and connections to them are tried again.
+//! By one connection, one statement after the other: servers that are told to make the same table at once make two.
+//! Other servers hear of it from the first; until then they refuse to prepare statements, and connections to them are
+//! tried again.
 
 use super::frame::{self, Message, opcode, put_long, put_request};
 use super::{GREETING_STREAM, WANTS_PASSWORD, level, put_startup};

@@ -1,7 +1,7 @@
 //! Redis: GET, SET, EXISTS, DEL and PING, to one server ([`Redis`]) or a cluster of them ([`RedisCluster`]).
 //!
-//! A key is its bucket, a colon and its name. There are no contexts, so an update is a GET and a SET; there are no index
-//! entries and no listings.
+//! A key is its bucket, a colon and its name. There are no contexts, so an update is a GET and a SET; there are no
+//! index entries and no listings.
 
 mod cluster;
 pub mod resp;

@@ -1,11 +1,13 @@
-//! An index query under way: the terms that it asks for, the page that it has come to, and whether what it finds is right.
+//! An index query under way: the terms that it asks for, the page that it has come to, and whether what it finds is
+//! right.
 //!
 //! 1. [`Asking::ask`] draws the terms, once, and makes the request for the next page.
-//! 2. [`Asking::judge`] looks at each row: by [`rows`](crate::check::rows), and, of the workload's own fields, whether the object can
-//!    have had such an entry.
+//! 2. [`Asking::judge`] looks at each row: by [`rows`](crate::check::rows), and, of the workload's own fields, whether
+//!    the object can have had such an entry.
 //! 3. [`Asking::goes_on`] says whether another page is to be read.
-//! 4. Where each term has its object for certain, [`Asking::rows_min`] says how many rows there must be. A query that finds fewer
-//!    is asked some times more, from its beginning: a store that asks one replica finds a write a moment later.
+//! 4. Where each term has its object for certain, [`Asking::rows_min`] says how many rows there must be. A query that
+//!    finds fewer is asked some times more, from its beginning: a store that asks one replica finds a write a moment
+//!    later.
 
 use crate::check::rows::{Asked, Rows as Judge};
 use crate::driver::{IndexRange, Rows};

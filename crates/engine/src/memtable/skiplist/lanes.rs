@@ -1,11 +1,12 @@
 //! The places of several new nodes, searched for at once.
 //!
-//! A search waits for memory at each node that it looks at, and knows which to look at next only when it has seen that one.
-//! So several take turns: each asks for its next node and lets the others go on, and their waits become one. Kocberber,
-//! Falsafi and Grot ("Asynchronous Memory Access Chaining", VLDB 2015) do so for lookups in hash tables and skip lists.
+//! A search waits for memory at each node that it looks at, and knows which to look at next only when it has seen that
+//! one. So several take turns: each asks for its next node and lets the others go on, and their waits become one.
+//! Kocberber, Falsafi and Grot ("Asynchronous Memory Access Chaining", VLDB 2015) do so for lookups in hash tables and
+//! skip lists.
 //!
-//! Invariant: nothing is linked while they run. What they find are the places among the nodes of before; where several new
-//! nodes go to one place, who links them finds each one's among the others ([`super::Before::advance`]).
+//! Invariant: nothing is linked while they run. What they find are the places among the nodes of before; where several
+//! new nodes go to one place, who links them finds each one's among the others ([`super::Before::advance`]).
 
 use super::{Before, NodeRef, SkipList};
 use crate::prefetch::prefetch;

@@ -1,15 +1,16 @@
 //! The next memtable is made before the one in use is full.
 //!
-//! Its index is megabytes of memory that nobody has touched yet. Whoever is the first to write there waits for each page:
-//! milliseconds in all, which are a job's instead of the shard's. Where the job comes late, the store makes one itself.
+//! Its index is megabytes of memory that nobody has touched yet. Whoever is the first to write there waits for each
+//! page: milliseconds in all, which are a job's instead of the shard's. Where the job comes late, the store makes one
+//! itself.
 
 use crate::memtable::Memtable;
 use crate::store::Store;
 use base::spawn::Outcome;
 use base::{Disk, Job, Progress};
 
-/// The next one is made when the one in use is full by one part in so many, or the next segment ends it: late, since it takes memory from
-/// then on.
+/// The next one is made when the one in use is full by one part in so many, or the next segment ends it: late, since it
+/// takes memory from then on.
 const FULL_SHARE: usize = 2;
 
 /// Makes a memtable.

@@ -1,4 +1,5 @@
-//! The next segment is made as soon as the last one made is in use, and the one before it is sealed as soon as it is durable.
+//! The next segment is made as soon as the last one made is in use, and the one before it is sealed as soon as it is
+//! durable.
 
 use crate::journal::prepare::PrepareSegment;
 use crate::journal::segment::SegmentId;

@@ -42,7 +42,8 @@ impl Node {
     }
 }
 
-/// Has `one` compare itself with `other`, which has no more than so many keys on a page; the keys that it is to repair, and its end.
+/// Has `one` compare itself with `other`, which has no more than so many keys on a page; the keys that it is to repair,
+/// and its end.
 fn exchange(one: &Node, other: &Node, most: usize) -> (Vec<u64>, Outcome) {
     let mut exchange = Exchange::new(TREE);
     let mut repaired = Vec::new();

@@ -210,8 +210,8 @@ pub struct DecodeError {
 }
 
 impl PeerMessage {
-    /// Appends the message's frame in this version of the protocol to `out`, and returns its value if that is to be written right after `out`, before
-    /// anything else. An answer that cannot be sent becomes one that says so.
+    /// Appends the message's frame in this version of the protocol to `out`, and returns its value if that is to be
+    /// written right after `out`, before anything else. An answer that cannot be sent becomes one that says so.
     ///
     /// # Errors
     /// [`EncodeError`] if it cannot be sent; `out` is as it was.

@@ -1,7 +1,8 @@
 //! The versions of several stores in one row: what a shard, which waits for one number, is told of them.
 //!
-//! Each store numbers its versions itself. Here each write gets the next number of the row, and until its store has acknowledged it the two numbers
-//! are kept side by side. So a version may be acknowledged once all before it may, of whichever store.
+//! Each store numbers its versions itself. Here each write gets the next number of the row, and until its store has
+//! acknowledged it the two numbers are kept side by side. So a version may be acknowledged once all before it may, of
+//! whichever store.
 //!
 //! Invariant: in a store's list both numbers ascend.
 
@@ -59,7 +60,8 @@ impl Numbers {
         Ok(found?.map(|found| Found { seq: self.of(store, found.seq, acknowledged), ..found }))
     }
 
-    /// The number of a version that a store has by its own, where it has acknowledged its own up to `acknowledged`; 0 if that is among them.
+    /// The number of a version that a store has by its own, where it has acknowledged its own up to `acknowledged`; 0
+    /// if that is among them.
     pub fn of(&self, store: usize, own: Seq, acknowledged: Seq) -> Seq {
         if own <= acknowledged {
             return Seq(0);

@@ -6,8 +6,8 @@ use node::ShardStats;
 
 const CHECKER: &str = "memory is bounded";
 
-/// The most that a shard of these small worlds may have under way, if nothing else is said: some requests of each client, given
-/// up and not yet timed out, and each of them a question to each replica.
+/// The most that a shard of these small worlds may have under way, if nothing else is said: some requests of each
+/// client, given up and not yet timed out, and each of them a question to each replica.
 const WORK_MAX: usize = 512;
 
 /// Checks what a shard says of itself, which may have so much under way.
