@@ -1,14 +1,12 @@
 //! Experiments: what was published of other stores, repeated here, and the figures beside each other.
 //!
-//! An experiment is a file: a scenario and its workload, and rows, each of them a figure of the run, what was published
-//! of it, and the bar. In its `[small]` form, tables replace parts of the scenario and of the workload, so that the
-//! same regime fits into a minute on a small machine.
+//! An experiment is a file: a scenario and its workload, and rows, each of them a figure of the run, what was published of
+//! it, and the bar. In its `[small]` form, tables replace parts of the scenario and of the workload, so that the same regime
+//! fits into a minute on a small machine.
 //!
 //! 1. [`Experiment::read`] reads a file, strictly; [`all`] those of a folder, in the order of their names.
-//! 2. [`Experiment::write`] writes the scenario and the workload that are to be played, as files that can be played by
-//!    hand too.
-//! 3. [`Experiment::judge`] makes [`Found`] rows of what the rounds have left: the median, and the least and most as
-//!    the noise.
+//! 2. [`Experiment::write`] writes the scenario and the workload that are to be played, as files that can be played by hand too.
+//! 3. [`Experiment::judge`] makes [`Found`] rows of what the rounds have left: the median, and the least and most as the noise.
 //!
 //! Where the scenario is of storage engines ([`Engines`]), the file has stages too, and a row may say of which engine
 //! and stage it is, and over which other engine: its figure is their ratio then. An engine that was not played has no

@@ -2,9 +2,8 @@
 //!
 //! 1. Each shard's store says, as of a moment of its own, which files make it up, and keeps them meanwhile
 //!    ([`engine::Store::begin_backup`]).
-//! 2. A thread of its own links or copies them (crate `backup`), in slices. After each it rests for `REST` times as
-//!    long as the slice took, so that whatever is busy slows it down, and it stays below a rate: clients hardly wait
-//!    for it.
+//! 2. A thread of its own links or copies them (crate `backup`), in slices. After each it rests for `REST` times as long as the
+//!    slice took, so that whatever is busy slows it down, and it stays below a rate: clients hardly wait for it.
 //! 3. What it has written so far is told to whoever asks, and how it ended until the next one begins.
 //!
 //! Backups lie below one folder that the node's configuration names, since whoever reaches the port can ask for them.

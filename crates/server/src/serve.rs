@@ -1,9 +1,9 @@
 //! Start and stop of a node.
 //!
 //! 1. Find the layout, or choose one. 2. Listen, so that a port in use is known before a store is touched.
-//! 3. Find out which node of which cluster this is, or become one. 4. Open all stores, each on its thread. 5. Hand
-//!    shard 0's bucket properties to all, and begin to take part in the cluster. 6. Serve until SIGTERM or SIGINT;
-//!    SIGHUP reads certificates again. 7. Answer what is under way, close connections, stop the stores cleanly.
+//! 3. Find out which node of which cluster this is, or become one. 4. Open all stores, each on its thread. 5. Hand shard 0's
+//!    bucket properties to all, and begin to take part in the cluster. 6. Serve until SIGTERM or SIGINT; SIGHUP
+//!    reads certificates again. 7. Answer what is under way, close connections, stop the stores cleanly.
 
 use crate::admin_socket::{self, AdminSocketFile};
 use crate::backup::Backups;

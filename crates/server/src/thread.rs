@@ -54,9 +54,9 @@ use tokio::time::Instant;
 /// How often deadlines, idle connections and the sync interval are looked at.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The same while the shard has nothing to do: what wakes a core that sleeps is most of what an idle node costs. Such
-/// ticks fall on multiples of it since the runtime began. Tokio looks at a timer that is further off when the stretch
-/// of 64 ms begins that it falls in, and once more when it is due: with this that is one wake-up.
+/// The same while the shard has nothing to do: what wakes a core that sleeps is most of what an idle node costs. Such ticks fall on multiples of
+/// it since the runtime began. Tokio looks at a timer that is further off when the stretch of 64 ms begins that it falls in, and once more when
+/// it is due: with this that is one wake-up.
 const QUIET_TICK: Duration = Duration::from_millis(16 * 64);
 
 /// How often requests that wait to be begun are looked at while nothing else happens: they are refused in time.

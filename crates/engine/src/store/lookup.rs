@@ -199,8 +199,8 @@ impl Store {
         found.map(|(seq, entry)| (Seq(seq), entry))
     }
 
-    // Shares of what is shared are counted by atomic operations, before which the processor waits for all that it has
-    // asked memory for: so none is taken before something is found.
+    // Shares of what is shared are counted by atomic operations, before which the processor waits for all that it has asked
+    // memory for: so none is taken before something is found.
     fn in_tables(
         &mut self,
         key: &[u8],

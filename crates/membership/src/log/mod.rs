@@ -1,8 +1,8 @@
 //! The replicated log of a cluster: one order of commands, so one [`State`] at all nodes.
 //!
-//! The consensus is TiKV's Raft (`consensus.rs`): leaders elected by a majority of a few voters, with pre-vote and a
-//! check of the quorum, entries replicated and committed, changes of the voters one at a time, snapshots. Around it
-//! stands what a cluster's metadata needs beside:
+//! The consensus is TiKV's Raft (`consensus.rs`): leaders elected by a majority of a few voters, with pre-vote and a check of the
+//! quorum, entries replicated and committed, changes of the voters one at a time, snapshots. Around it stands what a cluster's
+//! metadata needs beside:
 //!
 //! 1. Only 1, 3 or 5 members vote. The leader chooses them by zone and replaces one that is gone ([`voters`],
 //!    `voter_changes.rs`).
@@ -18,9 +18,8 @@
 //! entry is never changed within an epoch; `commit` only grows within an epoch; the state is that of the committed
 //! entries; the same inputs at the same times with the same random numbers give the same outputs.
 //!
-//! Left out: links, files and timers, which are the user's: [`Log::step`] takes what happens and says what is to be
-//! done. A copy of a folder that runs beside its original, with the same count of starts, is the failure detector's to
-//! find.
+//! Left out: links, files and timers, which are the user's: [`Log::step`] takes what happens and says what is to be done. A copy
+//! of a folder that runs beside its original, with the same count of starts, is the failure detector's to find.
 
 mod admission;
 mod consensus;
@@ -73,8 +72,8 @@ pub const POLL_EVERY: Duration = Duration::from_secs(5);
 /// Members told at once that there is news; they tell others.
 const TOLD_AT_ONCE: usize = 3;
 
-/// What people do not wait for, and shards do not go by (members' reports, their starts), is told this often at most:
-/// each member makes some, and each time is told on by all members.
+/// What people do not wait for, and shards do not go by (members' reports, their starts), is told this often at most: each member makes
+/// some, and each time is told on by all members.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
 const _: () = assert!(TELL_EVERY.as_nanos() < POLL_EVERY.as_nanos(), "news is told before others ask for it");
@@ -103,8 +102,7 @@ pub enum Input {
         /// Whom it asks.
         contact: NodeId,
     },
-    /// An operator says that the majority of the voters is lost for good, and that the cluster goes on with what is
-    /// here.
+    /// An operator says that the majority of the voters is lost for good, and that the cluster goes on with what is here.
     Recover {
         /// [`Log::safety_word`], as the operator read it.
         word: String,

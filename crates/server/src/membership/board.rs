@@ -1,7 +1,7 @@
 //! Progress of shards with the agreed state, for the membership's thread.
 //!
-//! Invariant: a shard never waits here for longer than it takes to copy its transfers, and what it puts down is not
-//! lost: the thread looks at all of it whenever something wakes it.
+//! Invariant: a shard never waits here for longer than it takes to copy its transfers, and what it puts down is not lost: the
+//! thread looks at all of it whenever something wakes it.
 
 use super::reach::Reach;
 use ::membership::reporter::Progress;

@@ -3,12 +3,12 @@
 //! 1. A node has a standing, which is the number of a member: it founds the cluster with others, each for itself
 //!    (`docs/decisions/0027`), or is admitted by its members (`docs/decisions/0035`).
 //! 2. The thread takes words of other nodes, questions of operators, and time; it writes before it sends.
-//! 3. Its words travel on the links of the shards, as messages that only shells understand. Links follow the members
-//!    that it knows of.
+//! 3. Its words travel on the links of the shards, as messages that only shells understand. Links follow the members that it
+//!    knows of.
 //! 4. Shards go by what is agreed on, and what they report goes into the log.
 //!
-//! Invariants: the thread never waits for a shard, and a shard never waits for it: what does not fit into its queue is
-//! lost, as on a network. When it cannot write, the node ends, unless it is alone and nothing rests on its log.
+//! Invariants: the thread never waits for a shard, and a shard never waits for it: what does not fit into its queue is lost,
+//! as on a network. When it cannot write, the node ends, unless it is alone and nothing rests on its log.
 //!
 //! * `entry.rs`: the way of a node to its standing. `standing.rs`: the standing. `alone.rs`: the log of a node without
 //!   one.
@@ -17,8 +17,8 @@
 //!   `founding.rs`: the activation of a consistent bucket type. `loss.rs`: stores that are declared lost.
 //!   `strong.rs`: all of that for operators. `stopped.rs`: the membership of a node that does not run.
 //! * `policy.rs`: commands about security. `ready.rs`: members of older programs.
-//! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what
-//!   copies may take. `n_vals.rs`: what they are made for.
+//! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
+//!   `n_vals.rs`: what they are made for.
 //! * `reach.rs`: whether a majority is reached. `refusals.rs`: stores that take no writes, for the log.
 //! * `watch.rs`: what does not go on, for the log. `files.rs`: what is on
 //!   the disk. * `operator.rs`: operators' questions and their answers.
@@ -99,8 +99,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use watch::Watch;
 
-/// Events that wait for the thread: some seconds of a large cluster's probes. What comes beyond is lost, and asked
-/// again.
+/// Events that wait for the thread: some seconds of a large cluster's probes. What comes beyond is lost, and asked again.
 const EVENTS_MAX: usize = 1024;
 
 /// Without an event the thread looks at least so often whether it is to end.
@@ -667,8 +666,8 @@ impl Part {
         self.copies.ends(refusal, own, self.clock.now())
     }
 
-    /// Whether this node is no member any more, if somebody says so who knows so much: one that knows less may not have
-    /// heard of its admission.
+    /// Whether this node is no member any more, if somebody says so who knows so much: one that knows less may not have heard of
+    /// its admission.
     fn is_removed(&self, as_of: AsOf) -> bool {
         let ours = self.as_of();
         as_of > ours || as_of == ours && self.membership.state().is_some()

@@ -368,8 +368,7 @@ fn transfers(state: &State, membership: &Membership, board: &Board) -> Answered 
     }))
 }
 
-/// Shows what would be lost with the voters that are not reached, or goes on without them, if the body has the word for
-/// that.
+/// Shows what would be lost with the voters that are not reached, or goes on without them, if the body has the word for that.
 fn recover(membership: &Membership, body: &Bytes) -> (Answered, Option<Input>) {
     let (Some(state), log) = (membership.state(), membership.log()) else {
         return (Answered::wrong(503, "this node does not know the cluster's current state"), None);

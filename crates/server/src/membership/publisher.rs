@@ -1,8 +1,8 @@
 //! Publishes the agreed state to this node's shards, and reports their progress.
 //!
 //! 1. When what is published is another, it is put down for all shards ([`Mail::Topology`]).
-//! 2. Shards note on the [`Board`] what they have adopted and copied. What comes of that is proposed to the log, until
-//!    the node says that it goes ([`Reporter`]).
+//! 2. Shards note on the [`Board`] what they have adopted and copied. What comes of that is proposed to the log, until the node
+//!    says that it goes ([`Reporter`]).
 //!
 //! Invariant: in a cluster at rest nothing is sent and nothing is due.
 //!

@@ -10,8 +10,8 @@
 //!    or `Refused` with the reason. Whoever wants to become a member sends `Join`, and is told which node it is.
 //! 3. From then on the opener sends frames, most urgent lane first, as many in one write as wait.
 //! 4. A connection that nothing is sent on is closed after a while, and opened again when there is something.
-//! 5. When a connection ends otherwise, what waits goes back to the shard, which is told; the opener tries again, at
-//!    random times that lie further and further apart.
+//! 5. When a connection ends otherwise, what waits goes back to the shard, which is told; the opener tries again, at random
+//!    times that lie further and further apart.
 //!
 //! Members come and go while links are open: links follow the [`Roster`], and so does the door.
 //!

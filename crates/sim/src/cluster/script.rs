@@ -1,5 +1,4 @@
-//! What a world does in the place of a life by chance: the same nodes, disks and links, and a course of things that is
-//! known.
+//! What a world does in the place of a life by chance: the same nodes, disks and links, and a course of things that is known.
 
 use super::World;
 use super::gossip::Gossip;

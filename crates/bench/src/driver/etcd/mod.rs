@@ -1,9 +1,8 @@
 //! etcd's v3 API: Range, Put and DeleteRange of single keys, by gRPC over HTTP/2.
 //!
-//! The one driver that has a runtime: `h2` wants one. It belongs to the worker's thread and runs in [`Driver::poll`]
-//! only. A *keeper*, a task for each connection, makes it, serves it until it breaks, and makes it anew after
-//! [`RECONNECT_AFTER`]; each operation is a task, and a stream of its connection. Both tell the driver by one channel
-//! what came of them.
+//! The one driver that has a runtime: `h2` wants one. It belongs to the worker's thread and runs in [`Driver::poll`] only. A
+//! *keeper*, a task for each connection, makes it, serves it until it breaks, and makes it anew after [`RECONNECT_AFTER`]; each
+//! operation is a task, and a stream of its connection. Both tell the driver by one channel what came of them.
 //!
 //! A key is its bucket, a slash and its name. Reads are linearizable, as they are if nobody says otherwise. There are
 //! no contexts in use, no index entries, and no listings.
