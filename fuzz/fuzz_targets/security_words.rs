@@ -2,14 +2,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use security::{Command, Policy, Slots};
+use security::{Command, Credential, Policy, Slots};
 
 fuzz_target!(|text: &str| {
     let mut slots = Slots::default();
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let Ok(command) = Command::parse(&words) else { continue };
-        let Ok(changes) = command.plan(&slots, None) else { continue };
+        let credential = command.password().map(|_| Credential::Argon2id("hash".into()));
+        let Ok(changes) = command.plan(&slots, credential) else { continue };
         // A policy beyond its bounds stays as it was.
         slots.apply(&changes).ok();
     }

@@ -9,7 +9,7 @@
 //! * `handshakes`: places of handshakes of TLS, `handshake_turns` for all threads; [`HandshakeThreads`]: their
 //!   arithmetic.
 //! * `audit_log`: lines of the audit log about logins and denials; `audit_limits` bounds them.
-//! * `usage`: the use of users' limits.
+//! * `limit_usage`: the use of users' limits.
 //! * [`password`]: the verifier of a password, made and checked.
 //! * `tls`: the node's end of TLS with clients, and the name in a client's certificate; `revocation` has the lists
 //!   of those that do not count any more.
@@ -29,6 +29,7 @@ mod handshake_threads;
 mod handshake_turns;
 mod handshakes;
 mod hashing;
+mod limit_usage;
 mod login_times;
 mod logins;
 mod page;
@@ -39,7 +40,6 @@ mod policies;
 mod reload;
 mod revocation;
 mod tls;
-mod usage;
 mod whoami;
 
 pub(crate) use self::certificates::ClientCertificates;
@@ -47,11 +47,11 @@ pub(crate) use self::door::{DoorFigures, DoorGuard};
 pub(crate) use self::follower::PolicyFollower;
 pub(crate) use self::handshake_threads::{HandshakeThreads, Piece};
 pub(crate) use self::hashing::Hashing;
+pub(crate) use self::limit_usage::AdmittedRequest;
 pub(crate) use self::logins::Verdict;
 pub(crate) use self::page::answer;
 pub(crate) use self::policies::Policies;
 pub(crate) use self::reload::reload;
 pub(crate) use self::tls::certified_name;
 pub use self::tls::{ClientFiles, certificate_user};
-pub(crate) use self::usage::AdmittedRequest;
 pub(crate) use self::whoami::whoami;

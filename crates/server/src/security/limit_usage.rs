@@ -9,7 +9,7 @@
 //!
 //! The arithmetic is of `security::Meters`.
 
-use ::security::{Access, Meters};
+use ::security::{Access, Limits, Meters, Name};
 use base::Clock;
 use bytes::Bytes;
 use os::OsClock;
@@ -57,21 +57,27 @@ impl LimitUsage {
         access: &Access,
         request: &kv::Request,
     ) -> Result<Option<AdmittedRequest>, RateLimited> {
-        if access.limits().is_some() { self.admit_within(access, request).map(Some) } else { Ok(None) }
+        match access.limits() {
+            Some((user, limits)) => self.admit_within(user, limits, request).map(Some),
+            None => Ok(None),
+        }
     }
 
     #[inline(never)]
-    fn admit_within(&self, access: &Access, request: &kv::Request) -> Result<AdmittedRequest, RateLimited> {
+    fn admit_within(
+        &self,
+        user: &Name,
+        limits: &Limits,
+        request: &kv::Request,
+    ) -> Result<AdmittedRequest, RateLimited> {
         let bucket_type = request.bucket().map(|bucket| bucket.bucket_type.clone()).unwrap_or_default();
         let bytes = request.value_len() as u64;
-        if let Some((user, limits)) = access.limits() {
-            let admitted = self.meters().admit(user, (limits, &bucket_type), bytes, self.clock.now());
-            admitted.map_err(|wait| {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                self.noted.notify_one();
-                RateLimited { wait }
-            })?;
-        }
+        let admitted = self.meters().admit(user, (limits, &bucket_type), bytes, self.clock.now());
+        admitted.map_err(|wait| {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            self.noted.notify_one();
+            RateLimited { wait }
+        })?;
         Ok(AdmittedRequest { bucket_type })
     }
 
