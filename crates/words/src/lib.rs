@@ -15,8 +15,8 @@ mod source;
 use page::Paragraph;
 pub use source::{attributes, is_test, is_test_file};
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 /// A result with an error that is only shown.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -56,7 +56,7 @@ struct Group {
 
 /// Measures all groups and prints them. An error if a bar is broken.
 pub fn run(options: &Options) -> Result<()> {
-    let groups = measured(workspace()?)?;
+    let groups = measured(&workspace()?)?;
 
     println!(
         "{:<24} {:>6} {:>9} {:>6} {:>10} {:>6}",
@@ -75,9 +75,11 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// The folder of the workspace.
-fn workspace() -> Result<&'static Path> {
-    Ok(Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).ok_or("this crate is in no workspace")?)
+/// The folder of the workspace from which cargo runs the program. The folder at the time of the build is another one
+/// where two clones share a folder of builds.
+fn workspace() -> Result<PathBuf> {
+    let package = env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo runs this program: cargo run -p words")?;
+    Ok(Path::new(&package).ancestors().nth(2).ok_or("this crate is in no workspace")?.to_owned())
 }
 
 /// The text of all files with an extension in a folder and below it, by their paths in it. Builds and hidden folders

@@ -7,13 +7,18 @@ use crate::common::Server;
 use results::report::png::Browser;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 /// How long a page's clock runs on while it waits for nothing, in milliseconds.
 const BUDGET: u64 = 5000;
 
+/// How long a site holds back the image that keeps the browser on a page: less than the browser's own patience.
+const HOLD: Duration = Duration::from_secs(60);
+
 /// Writes by the ways that a browser has without asking the node first, and tells its own site when all are answered.
-const ATTACK: &str = r#"<!doctype html><title>attack</title><iframe name="frame" id="frame"></iframe>
+/// The image is answered only then: a browser stays on a page until its images are loaded.
+const ATTACK: &str = r#"<!doctype html><title>attack</title><img src="/held"><iframe name="frame" id="frame"></iframe>
 <form id="form" method="post" enctype="text/plain" target="frame" action="$NODE/buckets/target/keys/form">
 <input name="a" value="b"></form>
 <script>
@@ -51,8 +56,8 @@ fn a_page_of_another_site_writes_nothing() {
     let kept = b"kept";
     put(&server, "/buckets/kept/keys/k", "text/plain", kept);
     let site = Site::open(ATTACK.replace("$NODE", &format!("http://{}", server.http)));
-    browser.open(format!("http://{}/", site.address), &options()).unwrap();
-    let asked = site.asked.lock().unwrap().clone();
+    browser.open(format!("http://{}/", site.address), &["--dump-dom".to_owned()]).unwrap();
+    let asked = site.requests.paths.lock().unwrap().clone();
     assert!(asked.iter().any(|path| path == "/done"), "all was answered: {asked:?}");
     assert_eq!(keys(&server, "target"), "{\"keys\":[]}");
     let purge = server.http_get("/admin/purge");
@@ -107,33 +112,56 @@ fn keys(server: &Server, bucket: &str) -> String {
 /// Another site, which has one page.
 struct Site {
     address: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Requests>,
+}
+
+/// The requests of a site's page.
+#[derive(Default)]
+struct Requests {
+    paths: Mutex<Vec<String>>,
+    added: Condvar,
+}
+
+impl Requests {
+    fn add(&self, path: String) {
+        self.paths.lock().unwrap().push(path);
+        self.added.notify_all();
+    }
+
+    /// Waits for a path, [`HOLD`] at most.
+    fn wait_for(&self, path: &str) {
+        let is_missing = |paths: &mut Vec<String>| paths.iter().all(|other| other != path);
+        drop(self.added.wait_timeout_while(self.paths.lock().unwrap(), HOLD, is_missing).unwrap());
+    }
 }
 
 impl Site {
     fn open(page: String) -> Site {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let paths = Arc::clone(&asked);
+        let requests = Arc::new(Requests::default());
+        let added = Arc::clone(&requests);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 // A browser opens connections ahead, and closes some unused.
-                let (page, paths) = (page.clone(), Arc::clone(&paths));
-                std::thread::spawn(move || answer(&stream.unwrap(), &page, &paths));
+                let (page, requests) = (page.clone(), Arc::clone(&added));
+                std::thread::spawn(move || answer(&stream.unwrap(), &page, &requests));
             }
         });
-        Site { address, asked }
+        Site { address, requests }
     }
 }
 
-fn answer(mut stream: &TcpStream, page: &str, paths: &Mutex<Vec<String>>) {
+fn answer(mut stream: &TcpStream, page: &str, requests: &Requests) {
     let mut head = BufReader::new(stream).lines().map_while(Result::ok).take_while(|line| !line.is_empty());
     let Some(line) = head.next() else { return };
     head.for_each(drop);
     let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
     let body = if path == "/" { page } else { "" };
-    paths.lock().unwrap().push(path);
+    if path == "/held" {
+        requests.wait_for("/done");
+    }
+    requests.add(path);
     let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/html";
     // The browser may have gone.
     write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).ok();
