@@ -1,5 +1,6 @@
 """Three real nodes of one cluster, each with a folder, ports and certificates of its own."""
 
+import contextlib
 import json
 import os
 import signal
@@ -14,8 +15,9 @@ PATIENCE_SECONDS = 60
 POLL_SECONDS = 0.1
 
 # So small that a test can fill it, and so large that three segments fit.
-DISK = "96m"
+DISK = "160m"
 RESERVE = "8MiB"
+MIB = 1 << 20
 
 
 class Node:
@@ -28,18 +30,19 @@ class Node:
         self.members = members
         self.data = os.path.join(folder, f"n{number}")
         self.instance = f"127.0.0.1:{self.http}"
+        self.log = os.path.join(folder, f"n{number}.log")
         self.process = None
         os.makedirs(self.data)
 
-    def start(self, stderr=None, environment=None):
+    def start(self, stderr=None, environment=None, memory="256MiB"):
         certs = os.path.join(self.folder, "certs")
         command = [self.binary, "serve", "--data", self.data, "--name", self.name, "--shards", "1"]
         command += ["--pb-listen", f"127.0.0.1:{self.pb}", "--http-listen", self.instance, "--cluster", self.members]
         command += ["--peer-ca", f"{certs}/ca.pem", "--peer-cert", f"{certs}/n{self.number}.pem"]
         command += ["--peer-key", f"{certs}/n{self.number}.key", "--ring-size", "64"]
-        command += ["--disk-reserve", RESERVE, "--scrub-period", "4s", "--memory", "256MiB"]
+        command += ["--disk-reserve", RESERVE, "--scrub-period", "4s", "--memory", memory]
         own = {name: value for name, value in os.environ.items() if not name.startswith("ANNULET_")}
-        log = open(os.path.join(self.folder, f"n{self.number}.log"), "ab")
+        log = open(self.log, "ab")
         self.process = subprocess.Popen(
             command, env={**own, **(environment or {})}, stdin=subprocess.DEVNULL, stdout=log, stderr=stderr or log
         )
@@ -52,6 +55,30 @@ class Node:
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(PATIENCE_SECONDS)
+
+    @contextlib.contextmanager
+    def full_disk(self):
+        """The disk is full meanwhile, by a file of another program."""
+        path = os.path.join(self.data, "of-another-program")
+        free = os.statvfs(self.data)
+        with open(path, "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize)
+        try:
+            yield
+        finally:
+            os.remove(path)
+
+    @contextlib.contextmanager
+    def unfinished_requests(self, length, count=64):
+        """Clients have sent the first halves of their values meanwhile, unless the node has refused them."""
+        head = f"PUT /buckets/b/keys/k HTTP/1.1\r\nHost: {self.instance}\r\nContent-Type: text/plain\r\n"
+        half = f"{head}Content-Length: {length}\r\n\r\n".encode() + bytes(length // 2)
+        with contextlib.ExitStack() as connections:
+            for _ in range(count):
+                connection = connections.enter_context(socket.create_connection(("127.0.0.1", self.http)))
+                with contextlib.suppress(OSError):
+                    connection.sendall(half)
+            yield
 
     def pause(self):
         self.process.send_signal(signal.SIGSTOP)
@@ -70,6 +97,10 @@ class Node:
             return error.code, error.read()
         except OSError:
             return 0, b""
+
+    def last_lines(self, count=5):
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            return [line.rstrip() for line in log.readlines()[-count:]]
 
     def is_ready(self):
         return self.ask("GET", "/health/ready")[0] == 200
