@@ -331,7 +331,7 @@ impl Making<'_> {
         let store = store_dir(part.shard);
         let manifest = Bytes::from(part.files.manifest().encode()?);
         for name in MANIFEST_FILES {
-            self.write(&format!("{store}/{name}"), manifest.clone())?;
+            self.write(&format!("{store}/{name}"), manifest.clone(), OpenMode::Create)?;
         }
         // It goes before the journal lets go of a value: while it is there, it was there when the backup was begun.
         let whole = part.files.dir().join(JOURNAL_IS_WHOLE);
@@ -339,6 +339,7 @@ impl Making<'_> {
             self.write(
                 &format!("{store}/{JOURNAL_IS_WHOLE}"),
                 Bytes::from_static(b"No value is in tables alone.\n"),
+                OpenMode::Create,
             )?;
         }
         let folder = self.folder.join(store);
@@ -353,15 +354,16 @@ impl Making<'_> {
             let path = self.folder.join(name);
             let dir = path.parent().unwrap_or(self.folder).to_path_buf();
             disk::run(self.transfer.disk, DiskOp::CreateDir { path: dir.clone() })?;
-            self.write(name, data.clone())?;
+            // They have verifiers of passwords.
+            self.write(name, data.clone(), OpenMode::CreatePrivate)?;
             self.transfer.sync_dir(&dir)?;
         }
         Ok(())
     }
 
-    fn write(&mut self, name: &str, data: Bytes) -> Result<(), Error> {
+    fn write(&mut self, name: &str, data: Bytes, mode: OpenMode) -> Result<(), Error> {
         let tail_crc = crc32c(&data[data.len().saturating_sub(4 << 10)..]);
-        let Sum { len, crc } = self.transfer.write(&self.folder.join(name), data)?;
+        let Sum { len, crc } = self.transfer.write(&self.folder.join(name), data, mode)?;
         self.files.push(FileEntry { name: name.to_owned(), len, crc, tail_crc });
         Ok(())
     }

@@ -29,6 +29,6 @@ mod verify;
 pub use create::{Create, Created, How, Part, create};
 pub use error::Error;
 pub use index::{FileEntry, INDEX_FILE, Index, NAME_BYTES_MAX, StoreEntry, check_name};
-pub use restore::{Restored, ShardDir, restore};
+pub use restore::{Restored, Rewrite, ShardDir, restore};
 pub use transfer::{Control, Progress, SLICE_BYTES, Watch};
 pub use verify::{Problem, Verified, verify};

@@ -1,8 +1,9 @@
 //! Makes a data folder of a backup.
 //!
 //! 1. Look whether there is room, and whether each manifest can be read.
-//! 2. Copy all other files, and compare their checksums. Links would not do: the store that is made writes to some of them, and a backup is
-//!    to outlive what is made of it.
+//! 2. Copy all other files of stores, and compare their checksums. Links would not do: the store that is made writes to some of them, and a
+//!    backup is to outlive what is made of it. The caller may leave something out of the files of the node's part in its
+//!    cluster, which the node's user alone can read.
 //! 3. Write the manifests, that of shard 0 last: before that, no node takes the folder for a whole one. Each store is another one than that
 //!    which was backed up, so it has a new incarnation ([`engine::backup::renewed`]).
 //!
@@ -13,10 +14,12 @@
 use crate::create::store_dir;
 use crate::error::Error;
 use crate::index::{FileEntry, Index};
-use crate::transfer::{Progress, Transfer, Watch};
+use crate::transfer::{Progress, Sum, Transfer, Watch};
 use crate::verify::differs;
-use base::disk::{self, DiskOp};
+use base::checksum::crc32c;
+use base::disk::{self, DiskOp, OpenMode};
 use base::{Disk, Rng};
+use bytes::Bytes;
 use engine::backup::{FOLDERS, MANIFEST_FILES, renewed};
 use engine::manifest;
 use std::collections::BTreeSet;
@@ -24,6 +27,12 @@ use std::path::{Path, PathBuf};
 
 /// The folder of a shard's store in the data folder.
 pub type ShardDir<'a> = &'a dyn Fn(u16) -> PathBuf;
+
+/// The bytes that a file outside of the stores is restored with, of its name and its bytes in the backup.
+pub type Rewrite<'a> = &'a dyn Fn(&str, Bytes) -> Result<Bytes, Error>;
+
+/// A larger file outside of the stores is none of ours: the log and the standing have a state each, within its bounds.
+const OTHER_BYTES_MAX: u64 = 1 << 30;
 
 /// What was restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +53,7 @@ pub fn restore(
     folder: &Path,
     (data, shard_dir): (&Path, ShardDir<'_>),
     rng: &mut dyn Rng,
+    rewrite: Rewrite<'_>,
     watch: Watch<'_>,
 ) -> Result<Restored, Error> {
     let index = Index::read(disk, folder)?;
@@ -72,11 +82,16 @@ pub fn restore(
         if folders.insert(dir.clone()) {
             disk::run(transfer.disk, DiskOp::CreateDir { path: dir })?;
         }
-        let sum = transfer.copy(&folder.join(&entry.name), &to)?;
-        if let Some(what) = differs(entry, sum) {
-            return Err(Error::Damaged { file: entry.name.clone(), what });
+        if is_of_store(&index, entry) {
+            let sum = transfer.copy(&folder.join(&entry.name), &to)?;
+            check(entry, sum)?;
+            transfer.file_done(0)?;
+        } else {
+            let data = rewrite(&entry.name, read_other(transfer.disk, folder, entry)?)?;
+            transfer.progress.copied += data.len() as u64;
+            transfer.write(&to, data, OpenMode::CreatePrivate)?;
+            transfer.file_done(entry.len)?;
         }
-        transfer.file_done(0)?;
     }
     // The deepest first: a folder's name is durable after what is in it.
     for dir in folders.iter().rev() {
@@ -111,9 +126,35 @@ fn read_manifests(
     Ok(manifests)
 }
 
+/// The bytes of a file outside of the stores.
+fn read_other(disk: &mut dyn Disk, folder: &Path, entry: &FileEntry) -> Result<Bytes, Error> {
+    let damaged = |what: &str| Error::Damaged { file: entry.name.clone(), what: what.to_owned() };
+    let (file, len) = disk::open(disk, &folder.join(&entry.name), OpenMode::Read)?;
+    let read = match usize::try_from(len) {
+        Ok(here) if len <= OTHER_BYTES_MAX => disk::read(disk, file, 0, here).map_err(Error::from),
+        _ => Err(damaged("it is far too long")),
+    };
+    disk::run(disk, DiskOp::Close { file })?;
+    let data = read?;
+    check(entry, Sum { len: data.len() as u64, crc: crc32c(&data) })?;
+    Ok(data)
+}
+
+fn check(entry: &FileEntry, sum: Sum) -> Result<(), Error> {
+    match differs(entry, sum) {
+        Some(what) => Err(Error::Damaged { file: entry.name.clone(), what }),
+        None => Ok(()),
+    }
+}
+
+fn is_of_store(index: &Index, entry: &FileEntry) -> bool {
+    let first = entry.name.split('/').next();
+    index.stores.iter().any(|store| Some(&*store_dir(store.shard)) == first)
+}
+
 /// Where a file goes; `None` for those that are written anew.
 fn place(index: &Index, data: &Path, shard_dir: ShardDir<'_>, entry: &FileEntry) -> Option<PathBuf> {
-    let (first, rest) = entry.name.split_once('/')?;
+    let Some((first, rest)) = entry.name.split_once('/') else { return Some(data.join(&entry.name)) };
     let Some(store) = index.stores.iter().find(|store| store_dir(store.shard) == first) else {
         return Some(data.join(&entry.name));
     };

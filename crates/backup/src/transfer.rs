@@ -83,10 +83,10 @@ impl<'a> Transfer<'a> {
         Ok(sum)
     }
 
-    /// Writes a small file durably, but for its name.
-    pub(crate) fn write(&mut self, to: &Path, data: Bytes) -> Result<Sum, Error> {
+    /// Writes a small file durably, but for its name. `mode` makes it.
+    pub(crate) fn write(&mut self, to: &Path, data: Bytes, mode: OpenMode) -> Result<Sum, Error> {
         let sum = Sum { len: data.len() as u64, crc: crc32c(&data) };
-        let (file, _) = disk::open(self.disk, to, OpenMode::Create)?;
+        let (file, _) = disk::open(self.disk, to, mode)?;
         let written =
             disk::run(self.disk, DiskOp::Write { file, offset: 0, data: data.into(), room: 0, sync: true });
         disk::run(self.disk, DiskOp::Close { file })?;

@@ -88,7 +88,8 @@ fn restore_to(disk: &MemoryDisk, name: &str, data: &str) -> Result<(), Error> {
     let (folder, data) = (Path::new("/backups").join(name), Path::new(data));
     let shard_dir = |shard: u16| data.join(format!("shard-{shard:03}"));
     let rng = &mut SplitMix64::new(99);
-    restore(&mut disk.clone(), &folder, (data, &shard_dir), rng, &mut go).map(drop)
+    let same = &|_: &str, bytes| Ok(bytes);
+    restore(&mut disk.clone(), &folder, (data, &shard_dir), rng, same, &mut go).map(drop)
 }
 
 fn contents(store: &mut Embedded, keys: impl Iterator<Item = Vec<u8>>) -> Model {

@@ -35,6 +35,8 @@ pub enum OpenMode {
     Write,
     /// A file that must not exist yet, to read and write.
     Create,
+    /// The same, and the user of the process alone can read it.
+    CreatePrivate,
 }
 
 /// One operation.

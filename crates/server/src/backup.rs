@@ -13,7 +13,7 @@
 
 use crate::mailbox::{Mail, Mailboxes};
 use crate::membership::{Answered, backed_up_files};
-pub use crate::membership::{FilesError, has_groups};
+pub use crate::membership::{FilesError, has_groups, without_users};
 use ::backup::{Control, Create, Created, Error, How, Part, Progress, Watch, check_name, create};
 use ::membership::ClusterId;
 use base::Clock;

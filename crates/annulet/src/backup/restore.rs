@@ -5,10 +5,11 @@ use super::size;
 use crate::failure::{self, FAILED, Failure, UNUSABLE};
 use crate::plural::len;
 use backup::{Restored, restore};
+use bytes::Bytes;
 use clap::ValueHint;
 use node::layout::shard_dir;
 use os::{OsDisk, OsRng};
-use server::backup::has_groups;
+use server::backup::{has_groups, without_users};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,10 @@ pub struct Args {
     /// Restore a backup of a node with consistent bucket types, too. Their objects are not served afterwards.
     #[arg(long)]
     without_consistent: bool,
+    /// Leave out all users, groups, sources and grants. Afterwards security is on, and nobody can log in: the node is
+    /// administered by its local socket. Of a cluster, all nodes are restored so.
+    #[arg(long)]
+    without_users: bool,
 }
 
 /// Makes a data folder of it, or leaves nothing.
@@ -38,6 +43,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         &args.folder,
         (&args.data, &|shard| shard_dir(&args.data, shard)),
         rng,
+        if args.without_users { &without_users } else { &|_: &str, data: Bytes| Ok(data) },
         &mut |progress| bar.show(progress),
     );
     bar.end();
@@ -52,13 +58,22 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}: {}, {}", args.data.display(), len(index.stores.len(), "store"), size(bytes))?;
     match &index.cluster {
-        None => Ok(writeln!(out, "the data of {}, a node alone", index.node)?),
-        Some(cluster) => Ok(writeln!(
+        None => writeln!(out, "the data of {}, a node alone", index.node)?,
+        Some(cluster) => writeln!(
             out,
             "the data of {}, a member of the cluster {cluster}: start it with its name and its certificate, as before",
             index.node
-        )?),
+        )?,
     }
+    if args.without_users {
+        writeln!(
+            out,
+            "without users: security is on, and nobody can log in. Once the node runs, make users or turn security off \
+             with: annulet admin --data {} security …",
+            args.data.display()
+        )?;
+    }
+    Ok(())
 }
 
 /// Refuses a backup with consistent groups. Each restored store is another voter than the one that was backed up, so no

@@ -4,6 +4,7 @@ use crate::common::{Server, annulet, run};
 use bytes::Bytes;
 use client::{Client, Content, ReadOptions, WriteOptions};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
@@ -144,4 +145,58 @@ fn a_cluster_is_restored_and_grows() {
     for key in 0..200 {
         assert_eq!(get(&mut client, key), Some("kept".repeat(40).into()), "{key}");
     }
+}
+
+/// The bytes of all files below a folder.
+fn bytes_below(folder: &Path) -> Vec<u8> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| if path.is_dir() { bytes_below(&path) } else { std::fs::read(&path).unwrap() })
+        .collect()
+}
+
+#[test]
+fn a_node_is_restored_without_its_users() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    let admin = |data: &str, words: &[&str]| {
+        let output = run(dir, &[&["admin", "--data", data, "security"], words].concat());
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let node = Server::start(dir, &["--data", "data", "--shards", "1"]);
+    put(&mut node.connect(), 1, "kept");
+    for words in [
+        &["add-group", "staff"][..],
+        &["add-user", "zoe", "groups=staff", "password=correct-horse-battery"],
+        &["add-source", "zoe", "127.0.0.1/32", "password"],
+        &["grant", "riak_kv.get", "on", "any", "to", "zoe"],
+    ] {
+        assert!(admin("data", words).0, "{words:?}");
+    }
+    let folder = created(dir, &["--node", &node.http, "--name", "b"])["folder"].as_str().unwrap().to_owned();
+    node.stop();
+    let has = |folder: &str, text: &str| {
+        bytes_below(&dir.join(folder)).windows(text.len()).any(|bytes| bytes == text.as_bytes())
+    };
+    assert!(has(&folder, "$argon2id$"), "the backup has the verifier");
+
+    let (code, text) = backup(dir, &["restore", &folder, "--data", "again", "--without-users"]);
+    assert!(code == Some(0) && text.contains("nobody can log in"), "{text}");
+    for gone in ["$argon2id$", "zoe", "staff"] {
+        assert!(!has("again/membership", gone), "{gone}");
+    }
+    for file in ["data/backups/b/membership/log", "again/membership/log", "again/membership/starts"] {
+        let mode = std::fs::metadata(dir.join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+
+    let again = Server::start(dir, &["--data", "again"]);
+    let refused = again.connect().get(None, BUCKET, b"1", &ReadOptions::default());
+    assert!(refused.is_err_and(|error| error.to_string().contains("please STARTTLS first")));
+    assert_eq!(admin("again", &["status"]), (true, "Enabled\n".to_owned()));
+    assert!(!admin("again", &["print-users"]).1.contains("zoe"));
+    assert_eq!(admin("again", &["disable"]), (true, "Disabled\n".to_owned()));
+    assert_eq!(get(&mut again.connect(), 1), Some("kept".repeat(40).into()));
+    assert!(admin("again", &["add-user", "bob"]).0);
+    again.stop();
 }

@@ -56,8 +56,12 @@ impl MemDisk {
         match op {
             DiskOp::Open { path, mode } => {
                 match (mode, self.files.contains_key(&path)) {
-                    (OpenMode::Create, true) => return Err(error(DiskErrorKind::Exists, &path)),
-                    (OpenMode::Create, false) => drop(self.files.insert(path.clone(), Vec::new())),
+                    (OpenMode::Create | OpenMode::CreatePrivate, true) => {
+                        return Err(error(DiskErrorKind::Exists, &path));
+                    }
+                    (OpenMode::Create | OpenMode::CreatePrivate, false) => {
+                        drop(self.files.insert(path.clone(), Vec::new()));
+                    }
                     (_, false) => return Err(error(DiskErrorKind::NotFound, &path)),
                     (_, true) => {}
                 }

@@ -293,8 +293,10 @@ impl State {
 
     fn open(&mut self, path: &Path, mode: OpenMode) -> Result<DiskAnswer, DiskError> {
         match (mode, self.names.contains_key(path)) {
-            (OpenMode::Create, true) => return Err(error(DiskErrorKind::Exists, path)),
-            (OpenMode::Create, false) => {
+            (OpenMode::Create | OpenMode::CreatePrivate, true) => {
+                return Err(error(DiskErrorKind::Exists, path));
+            }
+            (OpenMode::Create | OpenMode::CreatePrivate, false) => {
                 self.files.push(File::default());
                 self.names.insert(path.to_path_buf(), self.files.len() - 1);
             }

@@ -9,7 +9,8 @@
 //! 2. All other members hear of the newest committed entry, from any member, and pull the difference from it. A member
 //!    that has all entries sends one short message in [`POLL_EVERY`].
 //! 3. An epoch names the history. Where a majority of the voters is lost, [`Input::Recover`] begins the next epoch with
-//!    the entries of one survivor. Members of an earlier epoch take it over as a whole.
+//!    the entries of one survivor. Members of an earlier epoch take it over as a whole. A restore without users begins
+//!    another history of the same epoch ([`Log::without_users`]).
 //! 4. Another cluster, another format, a second epoch of one number, and a data folder that is older than the cluster
 //!    knows are refused, and both sides hear why ([`Refusal`]). A voter that lost entries that it had acknowledged
 //!    loses its vote.
@@ -42,6 +43,7 @@ mod voter_changes;
 mod voter_manager;
 pub mod voters;
 mod waiters;
+mod without_users;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

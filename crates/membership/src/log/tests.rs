@@ -9,6 +9,7 @@ use base::rng::SplitMix64;
 use ring::{MemberState, RingSize};
 
 mod scenarios;
+mod without_users;
 
 const SECOND: u64 = 1_000_000_000;
 const CLUSTER: ClusterId = ClusterId(0xC1);

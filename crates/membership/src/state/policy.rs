@@ -24,6 +24,9 @@ use super::codec::{count, option, put_option};
 use super::command::Rejected;
 use super::{EPOCH_SHIFT, State};
 
+/// The version of a policy that was replaced, in its epoch: half of all that an epoch has.
+const REPLACED_FROM: u64 = 1 << (EPOCH_SHIFT - 1);
+
 /// A change of one record: its key, and the value that it is to have, or none.
 pub type PolicyChange = (Bytes, Option<Bytes>);
 
@@ -142,6 +145,17 @@ impl State {
     /// The records of the security policy; none before its first change.
     pub fn policy(&self) -> Option<&Arc<PolicyRecords>> {
         self.policy.as_ref()
+    }
+
+    /// Replaces all records, by ascending key, as a restored cluster begins with. The version is above all that changes of
+    /// this epoch reach, and below those of the next: it does not depend on the records before.
+    pub fn replace_policy(&mut self, records: &[(Bytes, Bytes)]) {
+        let mut policy = PolicyRecords { version: self.policy_base() + REPLACED_FROM, ..Default::default() };
+        for (key, value) in records {
+            assert!(is_record(key, value), "the program makes records that it reads");
+            policy.set(&(key.clone(), Some(value.clone())));
+        }
+        self.policy = Some(Arc::new(policy));
     }
 
     /// The version from which changes in this epoch count.

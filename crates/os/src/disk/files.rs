@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -27,6 +27,9 @@ const FILES_OPEN_BOUNDS: (usize, usize) = (16, 65_536);
 /// What the system is asked to fetch at once: of more it fetches but the beginning, as much as it would read ahead by itself,
 /// which is so much by default.
 const AHEAD_BYTES: usize = 128 << 10;
+
+/// Permissions of a file that the user of the process alone reads and writes.
+const PRIVATE: u32 = 0o600;
 
 /// Handles for each of so many disks of this process: half of what it may have is left for sockets and for files in use.
 pub fn files_max(disks: usize) -> usize {
@@ -163,6 +166,7 @@ impl Files {
             OpenMode::Read => &mut options,
             OpenMode::Write => options.write(true),
             OpenMode::Create => options.write(true).create_new(true),
+            OpenMode::CreatePrivate => options.write(true).create_new(true).mode(PRIVATE),
         };
         let failed = |error: io::Error| disk_error(&path, &error);
         let file = options.open(&path).map_err(failed)?;

@@ -19,9 +19,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 pub(super) const FOLDER: &str = "membership";
-const LOG: &str = "log";
+pub(super) const LOG: &str = "log";
 const STARTS: &str = "starts";
-const STANDING: &str = "standing";
+pub(super) const STANDING: &str = "standing";
 const LOCK: &str = "lock";
 
 /// Permissions of a file that its owner alone reads and writes.

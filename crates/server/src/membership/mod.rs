@@ -21,7 +21,7 @@
 //!   `n_vals.rs`: what they are made for.
 //! * `reach.rs`: whether a majority is reached. `refusals.rs`: stores that take no writes, for the log.
 //! * `watch.rs`: what does not go on, for the log. `files.rs`: what is on
-//!   the disk. * `operator.rs`: operators' questions and their answers.
+//!   the disk; `without_users.rs`: these in a restore without users. * `operator.rs`: operators' questions and their answers.
 
 mod admission;
 mod agreement;
@@ -47,6 +47,7 @@ mod strong;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod without_users;
 
 pub use admission::{ADMISSION_MAX, Admitted, Newcomer};
 pub use copy::CopyRefusal;
@@ -60,6 +61,7 @@ pub use reach::Reach;
 pub use reach::Reached;
 pub use standing::{AsOf, STANDING_BYTES_MAX, Standing};
 pub use stopped::StoppedNode;
+pub use without_users::without_users;
 
 use crate::mailbox::{Mail, Mailboxes};
 use crate::peer::{Peers, Roster};

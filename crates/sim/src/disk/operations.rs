@@ -116,8 +116,10 @@ impl Device {
 
     fn open(&mut self, path: &Path, mode: OpenMode) -> Answer {
         let inode = match (self.tree.get(path), mode) {
-            (Some(_), OpenMode::Create) => return Err(error(DiskErrorKind::Exists, path, "it exists")),
-            (None, OpenMode::Create) => self.make_file(path)?,
+            (Some(_), OpenMode::Create | OpenMode::CreatePrivate) => {
+                return Err(error(DiskErrorKind::Exists, path, "it exists"));
+            }
+            (None, OpenMode::Create | OpenMode::CreatePrivate) => self.make_file(path)?,
             (Some(Entry::File(inode)), _) => inode,
             (Some(Entry::Dir), _) => return Err(io(path, "it is a directory")),
             (None, _) => return Err(missing(path)),
