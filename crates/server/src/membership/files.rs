@@ -8,6 +8,7 @@
 //! has them open.
 
 use super::alone;
+use super::mark::MARK;
 use super::standing::Standing;
 use ::membership::log::{FileError, Write};
 use base::checksum::crc32c;
@@ -181,16 +182,18 @@ pub(super) fn may_have_log(data: &Path) -> bool {
 }
 
 /// What a backup has of a node's part in its cluster: these files as they are now, with their names relative to the data
-/// folder; a node alone has no standing. The log's end may be torn, as after a crash.
+/// folder; a node alone has no standing. The log's end may be torn, as after a crash. The mark that security is on goes
+/// with them.
 ///
 /// # Errors
 /// If one is there and cannot be read.
 pub fn backed_up_files(data: &Path) -> Result<Vec<(String, Bytes)>, DiskError> {
     let mut files = Vec::new();
-    for name in [STANDING, LOG, STARTS] {
-        let path = data.join(FOLDER).join(name);
+    let names = [STANDING, LOG, STARTS].map(|name| format!("{FOLDER}/{name}"));
+    for name in names.into_iter().chain([MARK.to_owned()]) {
+        let path = data.join(&name);
         match std::fs::read(&path) {
-            Ok(bytes) => files.push((format!("{FOLDER}/{name}"), Bytes::from(bytes))),
+            Ok(bytes) => files.push((name, Bytes::from(bytes))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 let (path, message) = (path.display().to_string(), error.to_string());
@@ -217,7 +220,7 @@ pub fn has_groups(folder: &Path) -> Result<bool, FilesError> {
 }
 
 /// An empty file that the node's user alone can read: the log and the standing have verifiers of passwords.
-fn private_file(path: &Path) -> io::Result<File> {
+pub(super) fn private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE).open(path)
 }
 
@@ -231,7 +234,7 @@ fn take_lock(path: PathBuf, data: &Path) -> Result<File, FilesError> {
     }
 }
 
-fn sync_folder(folder: &Path) -> Result<(), FilesError> {
+pub(super) fn sync_folder(folder: &Path) -> Result<(), FilesError> {
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|error| FilesError::Io(folder.to_path_buf(), error))
 }

@@ -16,7 +16,7 @@
 //! * `births.rs`: the births of this node's stores. `agreement.rs`: the agreement that shards get.
 //!   `founding.rs`: the activation of a consistent bucket type. `loss.rs`: stores that are declared lost.
 //!   `strong.rs`: all of that for operators. `stopped.rs`: the membership of a node that does not run.
-//! * `policy.rs`: commands about security. `ready.rs`: members of older programs.
+//! * `policy.rs`: commands about security. `mark.rs`: the mark of a folder that security is on. `ready.rs`: members of older programs.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
 //!   `n_vals.rs`: what they are made for.
 //! * `reach.rs`: whether a majority is reached. `refusals.rs`: stores that take no writes, for the log.
@@ -34,6 +34,7 @@ mod files;
 mod founding;
 mod limits;
 mod loss;
+mod mark;
 mod n_vals;
 mod operator;
 mod policy;
@@ -72,6 +73,7 @@ use ::membership::detector::Detector;
 use ::membership::log::{Identity, Log};
 use ::membership::state::State;
 use ::membership::{Input, Membership, Output, Stop};
+use ::security::Mode;
 use admission::Admissions;
 use agreement::AgreementPublisher;
 use base::{Clock, Monotonic, Rng};
@@ -82,6 +84,7 @@ use copy::{CopyWatch, Own};
 use files::Files;
 use founding::{Foundings, Wanted};
 use loss::Loss;
+use mark::SecurityMark;
 use n_vals::Replicas;
 use node::http::ClusterPage;
 use node::{Epoch, FoundBirth, PeerMessage, Shard, ShardId};
@@ -332,6 +335,7 @@ pub struct Part {
     births: Births,
     agreement: AgreementPublisher,
     policy: PolicyChanges,
+    mark: SecurityMark,
     foundings: Foundings,
     replicas: Replicas,
     watch: Watch,
@@ -388,6 +392,7 @@ impl Part {
         let board = || Arc::clone(&handle.board);
         let (operators, admissions) = (Operators::new(board()), Admissions::default());
         let publisher = Publisher::new(node, membership.state().unwrap_or(&standing.state), board());
+        let mark = SecurityMark::find(data);
         let (replicas, watch, asked) = (Replicas::default(), Watch::default(), (None, now));
         let mut part = Part {
             membership,
@@ -399,7 +404,8 @@ impl Part {
             publisher,
             births: Births::new(Vec::new(), 0, rng()),
             agreement: AgreementPublisher::default(),
-            policy: PolicyChanges::new(PolicyFollower::new(Arc::clone(policies))),
+            policy: PolicyChanges::new(PolicyFollower::new(Arc::clone(policies), mark.is_set())),
+            mark,
             foundings: Foundings::new(rng()),
             replicas,
             watch,
@@ -414,7 +420,7 @@ impl Part {
             part.remember(now)?;
         }
         if !base::planted!(SecurityOffAfterRestart) {
-            part.follow_policy();
+            part.follow_policy()?;
         }
         Ok(part)
     }
@@ -622,14 +628,20 @@ impl Part {
         self.operators.board().set_reach(reach);
     }
 
-    /// Has the doors go by the security policy that is agreed on.
-    fn follow_policy(&mut self) {
-        self.policy.follower.follow(self.membership.state().unwrap_or(&self.standing.state));
+    /// Has the doors go by the security policy that is agreed on, and marks the data folder. A caller of a change is
+    /// answered afterwards.
+    fn follow_policy(&mut self) -> Result<(), FilesError> {
+        let follower = &mut self.policy.follower;
+        follower.follow(self.membership.state().unwrap_or(&self.standing.state));
+        match follower.logged_mode() {
+            Some(mode) => self.mark.set(mode == Mode::On),
+            None => Ok(()),
+        }
     }
 
     /// Has the shards go by what is agreed on.
     fn publish(&mut self, mailboxes: &Mailboxes) -> Result<(), End> {
-        self.follow_policy();
+        self.follow_policy().map_err(|error| error.to_string())?;
         if let Some(state) = self.membership.state() {
             self.agreement.publish(state, self.membership.log().identity(), mailboxes);
         }

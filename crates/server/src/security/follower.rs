@@ -4,20 +4,23 @@
 //! 2. Records that differ from those before are read; all others are known already.
 //! 3. All of them are compiled, and published.
 //!
+//! A data folder with the mark that security is on has security on until the log has a mode: without it, a lost log
+//! would open the doors.
+//!
 //! Invariant: a policy is published whole or not at all. A record of a newer program leaves the policy as it was: to
 //! go on without that record could let in those whom it keeps out.
 
 use super::Policies;
 use ::membership::state::{PolicyRecords, State};
-use ::security::{Change, Error, Policy, Slot, SlotKey, Slots};
+use ::security::{Change, Error, Mode, Policy, Settings, Slot, SlotKey, Slots};
 use protocol::peer::Malformed;
 use std::sync::Arc;
 
 /// The reader of the policy in the log.
 pub(crate) struct PolicyFollower {
     policies: Arc<Policies>,
-    /// The version of the policy that was looked at last.
-    seen: u64,
+    /// The version of the policy that was looked at last; none at first.
+    seen: Option<u64>,
     /// The records that `slots` were read from.
     records: Arc<PolicyRecords>,
     slots: Slots,
@@ -26,32 +29,50 @@ pub(crate) struct PolicyFollower {
 }
 
 impl PolicyFollower {
-    /// Publishes to `policies`.
-    pub(crate) fn new(policies: Arc<Policies>) -> PolicyFollower {
-        let (records, slots) = Default::default();
-        PolicyFollower { policies, seen: 0, records, slots, not_read: None }
+    /// Publishes to `policies`. With the mark of the data folder security is on until the log says otherwise.
+    pub(crate) fn new(policies: Arc<Policies>, is_marked: bool) -> PolicyFollower {
+        let mut slots = Slots::default();
+        if is_marked {
+            let settings = Settings { mode: Mode::On, ..Settings::default() };
+            slots.apply(&[Change::Put(Slot::Settings(settings))]).expect("a policy of one record is small");
+        }
+        PolicyFollower { policies, seen: None, records: Arc::default(), slots, not_read: None }
+    }
+
+    /// The mode in the log; none if it has none, or cannot be read.
+    pub(crate) fn logged_mode(&self) -> Option<Mode> {
+        let is_logged = self.not_read.is_none() && self.records.get(&SlotKey::Settings.encode()).is_some();
+        match self.slots.get(&SlotKey::Settings) {
+            Some(Slot::Settings(settings)) if is_logged => Some(settings.mode),
+            _ => None,
+        }
     }
 
     /// Publishes the policy of a state, if it is another one than before.
     pub(crate) fn follow(&mut self, state: &State) {
         let version = state.policy_version();
-        if version == self.seen {
+        if self.seen == Some(version) {
             return;
         }
-        self.seen = version;
+        self.seen = Some(version);
         let records = state.policy().cloned().unwrap_or_default();
         self.not_read = self.read(&records).err();
-        match &self.not_read {
-            None => {
-                self.records = records;
-                self.policies.publish(Policy::compile(&self.slots, version));
-                debug_assert!(
-                    self.policies.version() >= version,
-                    "a policy of the log is in force, or a later one"
-                );
-            }
-            Some(error) => tracing::warn!("the security policy stays as it was: {error}"),
+        if let Some(error) = &self.not_read {
+            return tracing::warn!("the security policy stays as it was: {error}");
         }
+        self.records = records;
+        let has_settings = self.slots.get(&SlotKey::Settings).is_some();
+        if has_settings && self.logged_mode().is_none() {
+            tracing::warn!(
+                "security was on at this node, and the metadata log has no mode of it: clients are let in when the log \
+                 has one, and until then the local socket administers the node"
+            );
+        }
+        if version == 0 && has_settings {
+            return self.policies.close(&self.slots);
+        }
+        self.policies.publish(Policy::compile(&self.slots, version));
+        debug_assert!(self.policies.version() >= version, "a policy of the log is in force, or a later one");
     }
 
     /// The records and their policy.
@@ -89,7 +110,7 @@ mod tests {
     use super::*;
     use ::membership::ClusterId;
     use ::membership::state::{Command, PolicyChange};
-    use ::security::{Mode, Name, Settings, User};
+    use ::security::{Name, User};
     use bytes::Bytes;
     use ring::RingSize;
 
@@ -117,7 +138,7 @@ mod tests {
     #[test]
     fn policies_of_the_log_are_published() {
         let policies = Arc::new(Policies::new());
-        let mut follower = PolicyFollower::new(Arc::clone(&policies));
+        let mut follower = PolicyFollower::new(Arc::clone(&policies), false);
         let mut state = state();
         follower.follow(&state);
         assert_eq!(policies.version(), 0, "a cluster without a policy publishes none");
@@ -137,7 +158,7 @@ mod tests {
     #[test]
     fn records_of_newer_programs_leave_the_policy_as_it_was() {
         let policies = Arc::new(Policies::new());
-        let mut follower = PolicyFollower::new(Arc::clone(&policies));
+        let mut follower = PolicyFollower::new(Arc::clone(&policies), false);
         let mut state = state();
         change(&mut state, vec![put(&mode(Mode::On)), put(&user(b"a"))]);
         follower.follow(&state);

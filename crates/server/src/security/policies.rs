@@ -3,11 +3,14 @@
 //! A reader compares the version before each request, which costs one load. Only when it differs the reader takes the
 //! new policy, under a lock that is held for the copy of a pointer.
 //!
-//! Invariant: versions only grow. A publisher that comes late with an older policy changes nothing.
+//! Invariant: versions only grow, but for that of closed doors, which is older than all others. A publisher that comes late with an older policy changes nothing.
 
 use ::security::{Policy, Slots};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+
+/// The version of closed doors. It differs from 0, by which a new connection goes.
+const CLOSED: u64 = u64::MAX;
 
 /// The policy in force.
 pub(crate) struct Policies {
@@ -33,10 +36,19 @@ impl Policies {
         Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Puts records in force until the first policy is published.
+    pub(crate) fn close(&self, slots: &Slots) {
+        let mut current = self.policy.write().unwrap_or_else(PoisonError::into_inner);
+        if current.version() == 0 {
+            self.version.store(CLOSED, Ordering::Release);
+            *current = Arc::new(Policy::compile(slots, CLOSED));
+        }
+    }
+
     /// Puts a policy in force, unless a later one is.
     pub(crate) fn publish(&self, policy: Policy) {
         let mut current = self.policy.write().unwrap_or_else(PoisonError::into_inner);
-        if policy.version() > current.version() {
+        if policy.version() > current.version() || current.version() == CLOSED {
             self.version.store(policy.version(), Ordering::Release);
             *current = Arc::new(policy);
         }

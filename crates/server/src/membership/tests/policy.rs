@@ -95,6 +95,52 @@ fn others_cannot_read_the_log() {
     assert_eq!(log.permissions().mode() & 0o777, 0o600);
 }
 
+#[test]
+fn a_lost_log_leaves_the_doors_closed_until_security_is_turned_off() {
+    let data = tempfile::tempdir().unwrap();
+    with_security(data.path());
+    let mark = data.path().join("security-on");
+    assert!(mark.exists(), "it is there before the change is acknowledged");
+    let files = backed_up_files(data.path()).unwrap();
+    assert!(files.iter().any(|(name, _)| name == "security-on"));
+    fs::remove_dir_all(data.path().join("membership")).unwrap();
+
+    let policies = policies();
+    let open = |life| {
+        opened(alone(&config(data.path()), Some(&Owner::Alone)).unwrap(), data.path(), life, &policies)
+    };
+    let mut part = open(2);
+    assert_eq!(part.state().policy_version(), 0, "the log is lost");
+    assert_eq!(policies.current().settings().mode, Mode::On);
+    assert_ne!(policies.version(), ::security::Access::default().version(), "new connections go by it");
+    register(&mut part, &Mailboxes::new(1));
+    assert_eq!(command(&mut part, "status").body["text"], "Enabled");
+    assert_eq!(command(&mut part, "add-user ann").status, 200);
+    assert!(mark.exists() && policies.current().settings().mode == Mode::On, "the log has no mode yet");
+    assert_eq!(command(&mut part, "disable").status, 200);
+    assert!(!mark.exists() && policies.current().settings().mode == Mode::Off);
+    drop(part);
+    drop(open(3));
+    assert_eq!(policies.current().settings().mode, Mode::Off);
+}
+
+#[test]
+fn a_restored_standing_has_no_users() {
+    let user =
+        ::security::Command::parse(&["add-user", "zoe"]).unwrap().plan(&Slots::default(), None).unwrap();
+    let [::security::Change::Put(user)] = &user[..] else { panic!("one record") };
+    let data = tempfile::tempdir().unwrap();
+    let mut standing = entered(&config(data.path()), None, members(&["a@h"]), Vec::new()).unwrap().standing;
+    let changes = vec![(user.key().encode(), Some(user.encode()))];
+    standing.state.apply(&Command::ChangePolicy { expected: 0, changes }).unwrap();
+    let has_user = |bytes: &[u8]| bytes.windows(3).any(|text| text == b"zoe");
+    let bytes = Bytes::from(standing.encode());
+    assert!(has_user(&bytes));
+    let restored = without_users("membership/standing", bytes).unwrap();
+    assert!(!has_user(&restored) && Standing::decode(&restored).unwrap().node == standing.node);
+    assert!(without_users("membership/standing", Bytes::new()).is_err());
+}
+
 /// What an operator's command is answered by a node alone.
 fn command(part: &mut Part, line: &str) -> Answered {
     let (answer, mut answered) = oneshot::channel();
