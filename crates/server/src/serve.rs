@@ -154,6 +154,8 @@ pub fn serve(
     listeners[0].local = admin_socket;
     let memory = memory_limit(config.memory.map(|size| size.0));
     let addresses = Addresses { clients: clients.addresses(), peers: address_of_peers };
+    let log_of_cluster = membership.clone();
+    guard.rehash_by(Box::new(move |command| log_of_cluster.propose_policy(command)));
     let outside = (clients, Arc::clone(progress), log, Arc::new(guard));
     let common = common(&config, (layout, founding), owner, (&part, tls), (membership, &memory), outside)?;
     let (stop, stopped) = watch::channel(false);

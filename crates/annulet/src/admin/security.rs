@@ -34,6 +34,10 @@ pub struct Args {
     /// it, unlike password=P [default: none].
     #[arg(long, value_name = "FILE")]
     new_password_file: Option<PathBuf>,
+    /// File with the hash of a password of Riak, for add-user or alter-user, or - for standard input: one line
+    /// pbkdf2-hmac-sha1:ITERATIONS:SALT:HASH, salt and hash in hexadecimal digits [default: none].
+    #[arg(long, value_name = "FILE", conflicts_with = "new_password_file")]
+    new_password_hash_file: Option<PathBuf>,
     /// Command and its words.
     #[arg(value_name = "WORD", required = true)]
     words: Vec<String>,
@@ -48,6 +52,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut body = json!({ "words": args.words });
     if let Some(path) = &args.new_password_file {
         body["password"] = json!(password(path)?);
+    }
+    if let Some(path) = &args.new_password_hash_file {
+        body["password_hash"] = json!(password(path)?);
     }
     let answer = taken(args.shown.post("/admin/security", &body)?)?;
     let text = answer["text"].as_str().unwrap_or_default();

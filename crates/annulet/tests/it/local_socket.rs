@@ -1,5 +1,6 @@
 //! The local socket of a real node: administration without a login, for the node's user alone.
 
+use crate::common::nodes::until;
 use crate::common::{Server, annulet, run};
 use rustix::process::geteuid;
 use serde_json::{Value, json};
@@ -76,6 +77,20 @@ fn an_operator_with_a_lost_password_gets_back_in() {
     // The folder's other user names are none of the socket's business: it knows the kernel's user.
     done(security(dir, &["alter-user", "root", "--new-password-file", "new"]));
     assert_eq!(done(log_in(dir, &server, "new", "status")), "Enabled\n");
+    // A hash of Riak (RFC 6070), which the first login replaces.
+    let hash = "pbkdf2-hmac-sha1:4096:73616c74:4b007901b765489abead49d926f721d065a429c1\n";
+    fs::write(dir.join("hash"), hash).unwrap();
+    fs::write(dir.join("of-riak"), "password\n").unwrap();
+    let version = || {
+        let told = serde_json::from_str::<Value>(&done(security(dir, &["status", "--json"]))).unwrap();
+        told["version"].as_u64().unwrap()
+    };
+    let before = version();
+    done(security(dir, &["alter-user", "root", "--new-password-hash-file", "hash"]));
+    assert_eq!(done(log_in(dir, &server, "of-riak", "status")), "Enabled\n");
+    until("the hash to be replaced", || version() == before + 2);
+    assert_eq!(done(log_in(dir, &server, "of-riak", "status")), "Enabled\n");
+    done(security(dir, &["alter-user", "root", "--new-password-file", "new"]));
     let stats = done(run(dir, &["admin", "stat", "--data", "data", "security_logins"]));
     assert!(stats.contains("security_logins"), "{stats}");
     done(run(dir, &["top", "--data", "data", "--once"]));

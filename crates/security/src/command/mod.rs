@@ -8,6 +8,7 @@
 //!
 //! Invariants: a plan is a function of its arguments. A command that fails changes nothing.
 
+mod imported;
 mod parse;
 mod plan;
 mod show;
@@ -15,8 +16,9 @@ mod show;
 use bytes::Bytes;
 use ipnet::IpNet;
 
+use crate::credential::{Credential, PBKDF2_ROUNDS_MAX};
 use crate::limits::UNLIMITED;
-use crate::name::NameError;
+use crate::name::{Name, NameError};
 use crate::permission::{Permission, Permissions};
 use crate::slot::{Mode, OPTION_BYTES_MAX, Options, Resource};
 use crate::source::Method;
@@ -52,6 +54,16 @@ pub enum Command {
     SetCiphers(Bytes),
     /// Puts security in force, or takes it out of force.
     SetMode(Mode),
+    /// Replaces the verifier of a user, unless it was changed meanwhile. No words say this: a node does it after a login
+    /// with an imported hash.
+    Rehash {
+        /// The user.
+        user: Name,
+        /// The verifier that is replaced.
+        before: Credential,
+        /// The one in its place, of the same password.
+        after: Credential,
+    },
 }
 
 /// A view of the policy.
@@ -84,6 +96,8 @@ pub struct Settable {
     pub groups: Option<Vec<Bytes>>,
     /// The password of a user.
     pub password: Option<Bytes>,
+    /// The verifier of a password that is imported, in place of a password.
+    pub imported: Option<Credential>,
     /// Other options.
     pub options: Options,
 }
@@ -94,6 +108,7 @@ impl std::fmt::Debug for Settable {
         let password = self.password.as_ref().map(|_| "..");
         let mut fields = f.debug_struct("Settable");
         fields.field("groups", &self.groups).field("password", &password);
+        fields.field("imported", &self.imported);
         fields.field("options", &self.options).finish()
     }
 }
@@ -121,6 +136,12 @@ pub enum CommandError {
     /// A group has no limits.
     #[error("{0} is an option of users alone")]
     LimitOfGroup(String),
+    /// A hash cannot be imported.
+    #[error(
+        "A password_hash is pbkdf2-hmac-sha1:ITERATIONS:SALT:HASH, with salt and hash in hexadecimal digits, 1 to \
+         {PBKDF2_ROUNDS_MAX} iterations and a hash of 20 bytes; no password stands beside it"
+    )]
+    PasswordHash,
     /// A password is empty.
     #[error("A password must not be empty")]
     EmptyPassword,
@@ -182,7 +203,9 @@ impl Command {
         match self {
             _ if password.is_empty() => Err(CommandError::EmptyPassword),
             _ if password.len() > OPTION_BYTES_MAX => Err(CommandError::Options),
-            Command::AddUser(_, set) | Command::AlterUser(_, set) if set.password.is_none() => {
+            Command::AddUser(_, set) | Command::AlterUser(_, set)
+                if set.password.is_none() && set.imported.is_none() =>
+            {
                 set.password = Some(password);
                 Ok(())
             }
@@ -204,7 +227,7 @@ impl Command {
             Command::SetMode(Mode::On) => "Enabled".to_owned(),
             Command::SetMode(Mode::Permissive) => "Permissive".to_owned(),
             Command::SetMode(Mode::Off) => "Disabled".to_owned(),
-            Command::SetCiphers(_) | Command::Print(_) => String::new(),
+            Command::SetCiphers(_) | Command::Print(_) | Command::Rehash { .. } => String::new(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ipnet::IpNet;
 
-use super::{Command, CommandError, Print, Settable};
+use super::{Command, CommandError, Print, Settable, imported};
 use crate::permission::{Permission, Permissions};
 use crate::slot::{Mode, OPTION_BYTES_MAX, OPTIONS_MAX, Options, RESOURCE_NAME_BYTES_MAX, Resource};
 use crate::source::{Method, normal_net};
@@ -139,5 +139,10 @@ fn settable(words: &[&str], is_user: bool) -> Result<Settable, CommandError> {
     if password.as_ref().is_some_and(Bytes::is_empty) {
         return Err(CommandError::EmptyPassword);
     }
-    Ok(Settable { groups, password, options })
+    let hash = if is_user { options.remove(&b"password_hash"[..]) } else { None };
+    let imported = hash.map(|hash| imported::read(&hash)).transpose()?;
+    if imported.is_some() && password.is_some() {
+        return Err(CommandError::PasswordHash);
+    }
+    Ok(Settable { groups, password, imported, options })
 }

@@ -65,6 +65,7 @@ impl Command {
             Command::Print(_) => Ok(Vec::new()),
             Command::SetCiphers(ciphers) => Ok(set(slots, |settings| settings.ciphers = ciphers.clone())),
             Command::SetMode(mode) => Ok(set(slots, |settings| settings.mode = *mode)),
+            Command::Rehash { user, before, after } => Ok(rehash(slots, user, before, after)),
         }
     }
 }
@@ -106,9 +107,18 @@ fn set_user(slots: &Slots, mut user: User, set: &Settable, credential: Option<Cr
             return Err(CommandError::TooManyGroups);
         }
     }
-    user.credential = credential.or(user.credential);
+    user.credential = credential.or_else(|| set.imported.clone()).or(user.credential);
     merge(&mut user.options, &set.options)?;
     Ok(vec![Change::Put(Slot::User(user))])
+}
+
+fn rehash(slots: &Slots, name: &Name, before: &Credential, after: &Credential) -> Vec<Change> {
+    match slots.get(&SlotKey::User(name.clone())) {
+        Some(Slot::User(user)) if user.credential.as_ref() == Some(before) => {
+            vec![Change::Put(Slot::User(User { credential: Some(after.clone()), ..user.clone() }))]
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn set_group(slots: &Slots, mut group: Group, set: &Settable) -> Planned {

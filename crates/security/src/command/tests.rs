@@ -162,3 +162,30 @@ fn a_password_may_stand_beside_the_words() {
     let mut grant = parse("grant riak_kv.get on any to all");
     assert!(matches!(grant.set_password("secret".into()), Err(CommandError::Usage(_))));
 }
+
+#[test]
+fn an_imported_hash_is_replaced_unless_it_was_changed() {
+    const IMPORTED: &str =
+        "password_hash=pbkdf2-hmac-sha1:65536:73616c74:4b007901b765489abead49d926f721d065a429c1";
+    let credential = |slots: &Slots| match slots.get(&SlotKey::User(Name::create(b"ann").unwrap())) {
+        Some(Slot::User(user)) => user.credential.clone().unwrap(),
+        _ => panic!("no user"),
+    };
+    let mut slots = all(&[&format!("add-user ann {IMPORTED} note=x")]);
+    let before = credential(&slots);
+    assert!(matches!(before, Credential::RiakPbkdf2 { rounds: 65_536, .. }));
+    let after = Credential::Argon2id("new".into());
+    let rehash = Command::Rehash { user: Name::create(b"ann").unwrap(), before, after };
+    let changes = rehash.plan(&slots, None).unwrap();
+    let mut replaced = slots.clone();
+    replaced.apply(&changes).unwrap();
+    assert_eq!(credential(&replaced), Credential::Argon2id("new".into()));
+
+    run(&mut slots, "alter-user ann password=other").unwrap();
+    assert_eq!(rehash.plan(&slots, None), Ok(Vec::new()), "the new password stays");
+    run(&mut slots, "del-user ann").unwrap();
+    assert_eq!(rehash.plan(&slots, None), Ok(Vec::new()));
+    for line in [format!("add-user bob {IMPORTED} password=p"), "add-user bob password_hash=x".to_owned()] {
+        assert!(error(&mut slots, &line).starts_with("A password_hash is pbkdf2-hmac-sha1:"));
+    }
+}

@@ -285,6 +285,15 @@ impl Handle {
         answered.await.unwrap_or_else(|_| Answered::wrong(503, "the node is stopping"))
     }
 
+    /// Has the node itself make a change of the policy, which needs no hash. Does not wait for its answer, which is dropped
+    /// if too much waits.
+    pub(crate) fn propose_policy(&self, command: ::security::Command) -> oneshot::Receiver<Answered> {
+        let (answer, answered) = oneshot::channel();
+        let asked = Box::new(PolicyCommand { command, credential: None });
+        self.events.try_send(Event::Policy { asked, answer }).ok();
+        answered
+    }
+
     /// Admits a newcomer, or says why not; within [`ADMISSION_MAX`].
     pub async fn admit(&self, newcomer: Newcomer) -> Admitted {
         let (answer, answered) = oneshot::channel();

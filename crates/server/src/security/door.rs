@@ -7,6 +7,7 @@ use super::handshake_turns::HandshakeTurns;
 use super::limit_usage::LimitUsage;
 use super::logins::{Claim, Logins, Verdict};
 use super::policies::Policies;
+use super::rehash::PolicySink;
 use super::tls::{ClientTlsExpiry, certified_name};
 use crate::connections::Patience;
 use crate::stream::Stream;
@@ -83,6 +84,11 @@ impl DoorGuard {
             denied: AtomicU64::default(),
             would_refuse: AtomicU64::default(),
         })
+    }
+
+    /// From now on imported hashes are replaced at their first login.
+    pub(crate) fn rehash_by(&self, sink: PolicySink) {
+        self.logins.rehash_by(sink);
     }
 
     /// The audit log of logins and denials.

@@ -13,19 +13,22 @@
 //!
 //! The copy of a password that waits for the thread is overwritten after its use.
 //!
+//! After a login that an imported hash proves, the thread replaces that hash (`rehash`).
+//!
 //! Left out: a refusal tells no reason to the client; the log has it at level debug.
 
 use super::failures::{Failures, Origin};
 use super::login_times::LoginTimes;
 use super::password::{SALT_BYTES, fits, hash, secret_bytes};
+use super::rehash::{PolicySink, Rehashes};
 use base::{Clock, FastMap, Monotonic};
 use os::OsClock;
 use ring_crypto::hmac;
-use security::{Credential, Login, Offer, Policy};
+use security::{Credential, Login, Name, Offer, Policy};
 use std::io;
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
@@ -75,6 +78,8 @@ pub(crate) struct Logins {
     key: hmac::Key,
     known: Arc<Mutex<Known>>,
     jobs: SyncSender<Job>,
+    /// Takes the verifiers that replace imported hashes.
+    sink: Arc<OnceLock<PolicySink>>,
     clock: OsClock,
 }
 
@@ -94,6 +99,8 @@ struct Job {
     password: Zeroizing<Vec<u8>>,
     /// The credential and the digest of the login; `None` for one that is refused in any case.
     credential: Option<(Credential, Digest)>,
+    /// The user of an imported hash.
+    imported: Option<Name>,
     tell: oneshot::Sender<bool>,
 }
 
@@ -104,17 +111,28 @@ impl Logins {
         let known = Arc::new(Mutex::new(Known::default()));
         let (jobs, queue) = sync_channel(QUEUE_MAX);
         let (shared, salt) = (Arc::clone(&known), secret_bytes::<SALT_BYTES>());
-        let body = move || verify_all(&queue, &shared, &hash(&salt, &salt));
+        let sink = Arc::default();
+        let rehashes = Rehashes::new(Arc::clone(&sink));
+        let body = move || verify_all(&queue, &shared, &hash(&salt, &salt), rehashes);
         std::thread::Builder::new().name("annulet-logins".to_owned()).spawn(body)?;
-        Ok(Logins { key, known, jobs, clock: OsClock::new() })
+        Ok(Logins { key, known, jobs, sink, clock: OsClock::new() })
+    }
+
+    /// From now on imported hashes are replaced at their first login.
+    pub(crate) fn rehash_by(&self, sink: PolicySink) {
+        assert!(self.sink.set(sink).is_ok(), "a node has one log");
     }
 
     /// Decides on a login by a policy. Waits for the thread if a password is to be verified.
     pub(crate) async fn verify(&self, policy: &Policy, claim: Claim<'_>) -> Verdict {
         let password = claim.offer.password.unwrap_or_default();
+        let mut imported = None;
         let credential = match policy.login(claim.user, claim.address, claim.offer) {
             Login::Accepted(_) => return Verdict::Accepted,
-            Login::Verify(_, credential) => {
+            Login::Verify(user, credential) => {
+                if matches!(credential, Credential::RiakPbkdf2 { .. }) {
+                    imported = Some(policy.name(user).clone());
+                }
                 Some((credential.clone(), self.digest(claim, password, credential, policy.version())))
             }
             Login::Refused(why) => {
@@ -131,7 +149,8 @@ impl Logins {
         }
 
         let (tell, told) = oneshot::channel();
-        if self.jobs.try_send(Job { password: password.to_vec().into(), credential, tell }).is_err() {
+        let job = Job { password: password.to_vec().into(), credential, imported, tell };
+        if self.jobs.try_send(job).is_err() {
             return Verdict::Busy;
         }
         let is_right = told.await.unwrap_or(false);
@@ -215,26 +234,29 @@ impl Known {
 }
 
 /// Verifies passwords until nobody can ask any more. Logins that waited behind the same one need no hash of their own.
-fn verify_all(queue: &Receiver<Job>, known: &Mutex<Known>, nobody: &Credential) {
+fn verify_all(queue: &Receiver<Job>, known: &Mutex<Known>, nobody: &Credential, mut rehashes: Rehashes) {
     let clock = OsClock::new();
-    while let Ok(Job { password, credential, tell }) = queue.recv() {
-        let is_right = match credential {
+    while let Ok(Job { password, credential, imported, tell }) = queue.recv() {
+        let is_right = match &credential {
             None => {
                 // The hash is for its time alone.
                 fits(&password, nobody);
                 false
             }
-            Some((_, digest)) if lock(known).has_accepted(&digest, clock.now()) => true,
+            Some((_, digest)) if lock(known).has_accepted(digest, clock.now()) => true,
             Some((credential, digest)) => {
-                let is_right = fits(&password, &credential);
+                let is_right = fits(&password, credential);
                 if is_right {
-                    lock(known).accept(digest, clock.now());
+                    lock(known).accept(*digest, clock.now());
                 }
                 is_right
             }
         };
         // The connection may have ended.
         tell.send(is_right).ok();
+        if let (true, Some((before, _)), Some(user)) = (is_right, credential, imported) {
+            rehashes.replace(user, before, &password);
+        }
     }
 }
 
@@ -310,6 +332,51 @@ pub(super) mod tests {
         lock(&logins.known).failures.note(Origin::Address(home.into()), later);
         let again = policy(3, &["add-user alice password=other", lines[1], "enable"]);
         assert_eq!(ask_from(&logins, &again, home, ("alice", "other")), Verdict::Refused, "it failed itself");
+    }
+
+    #[test]
+    fn an_imported_hash_is_replaced_once_at_a_time() {
+        const IMPORTED: &str = "add-user alice password_hash=pbkdf2-hmac-sha1:4096:73616c74:4b007901b765489abead49d926f721d065a429c1";
+        let logins = Logins::start().unwrap();
+        let slots = records(1, &[IMPORTED, ALICE[1], "enable"]);
+        let policy = Policy::compile(&slots, 1);
+        assert_eq!(ask(&logins, &policy, "alice", "password"), Verdict::Accepted, "without a log");
+        let (changes, changed) = sync_channel(8);
+        let answers = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&answers);
+        logins.rehash_by(Box::new(move |command| {
+            let (answer, answered) = oneshot::channel();
+            kept.lock().unwrap().push(answer);
+            changes.send(command).unwrap();
+            answered
+        }));
+        let forget = || lock(&logins.known).accepted.clear();
+        forget();
+        assert_eq!(ask(&logins, &policy, "alice", "wrong"), Verdict::Refused);
+        assert_eq!(ask(&logins, &policy, "alice", "password"), Verdict::Accepted);
+        let change = changed.recv().unwrap();
+        let mut after = slots.clone();
+        after.apply(&change.plan(&slots, None).unwrap()).unwrap();
+        let replaced = Policy::compile(&after, 2);
+        assert_eq!(ask(&logins, &replaced, "alice", "password"), Verdict::Accepted);
+        let Login::Verify(_, Credential::Argon2id(_)) = replaced.login(
+            b"alice",
+            Ipv4Addr::LOCALHOST.into(),
+            Offer { password: Some(b"password"), certificate: None },
+        ) else {
+            panic!("another verifier")
+        };
+
+        // The change comes to nothing while the log is away: a later login tries again, when it is over.
+        forget();
+        assert_eq!(ask(&logins, &policy, "alice", "password"), Verdict::Accepted);
+        forget();
+        assert_eq!(ask(&logins, &policy, "alice", "password"), Verdict::Accepted);
+        assert!(changed.try_recv().is_err(), "one is under way");
+        answers.lock().unwrap().clear();
+        forget();
+        assert_eq!(ask(&logins, &policy, "alice", "password"), Verdict::Accepted);
+        assert!(matches!(changed.recv().unwrap(), security::Command::Rehash { .. }));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! * [`DoorGuard`]: the part that the doors of all threads ask, and its figures.
 //! * `logins`: decisions on logins, on a thread of their own where a hash is needed; `failures` bounds guesses,
 //!   `login_times` has the addresses at which guesses from elsewhere slow no user down.
+//! * `rehash`: hashes of Riak, replaced at their first login.
 //! * `handshakes`: places of handshakes of TLS, `handshake_turns` for all threads; [`HandshakeThreads`]: their
 //!   arithmetic.
 //! * `audit_log`: lines of the audit log about logins and denials; `audit_limits` bounds them.
@@ -37,6 +38,7 @@ pub(crate) mod password;
 #[cfg(all(test, feature = "planted"))]
 mod planted_tests;
 mod policies;
+mod rehash;
 mod reload;
 mod revocation;
 mod tls;

@@ -31,12 +31,14 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 struct Asked {
     words: Vec<String>,
     password: Option<String>,
+    password_hash: Option<String>,
 }
 
 impl Drop for Asked {
     fn drop(&mut self) {
         self.words.zeroize();
         self.password.zeroize();
+        self.password_hash.zeroize();
     }
 }
 
@@ -88,7 +90,14 @@ fn read_asked(body: &Bytes) -> Result<Asked, Answered> {
     if body.len() > BODY_BYTES_MAX {
         return Err(Answered::wrong(400, format!("the body has more than {BODY_BYTES_MAX} bytes")));
     }
-    serde_json::from_slice(body).map_err(|error| Answered::wrong(400, format!("the body: {error}")))
+    let mut asked: Asked =
+        serde_json::from_slice(body).map_err(|error| Answered::wrong(400, format!("the body: {error}")))?;
+    // It is an option like others, and is no word so that it stands in no list of processes.
+    if let Some(hash) = &asked.password_hash {
+        let word = format!("password_hash={hash}");
+        asked.words.push(word);
+    }
+    Ok(asked)
 }
 
 fn read_command(asked: &Asked) -> Result<Command, Answered> {
@@ -135,6 +144,8 @@ mod tests {
             r#"{"words":["status"],"password":"s"}"#,
             r#"{"words":["add-user","a","password=s"],"password":"s"}"#,
             r#"{"words":["status"],"more":1}"#,
+            r#"{"words":["status"],"password_hash":"x"}"#,
+            r#"{"words":["add-user","a"],"password_hash":"x"}"#,
         ] {
             let answered = error(bad);
             assert_eq!(answered.status, 400, "{bad}");
@@ -147,10 +158,10 @@ mod tests {
     fn no_password_is_noted() {
         let shown = |words: &[&str], password: Option<&str>| {
             let words = words.iter().map(|word| (*word).to_owned()).collect();
-            shown(&Asked { words, password: password.map(str::to_owned) })
+            shown(&Asked { words, password: password.map(str::to_owned), password_hash: None })
         };
-        let words = ["add-user", "a", "password=secret", "OldPassword=secret", "note=x"];
-        assert_eq!(shown(&words, None), "add-user a password=… OldPassword=… note=x");
+        let words = ["add-user", "a", "password=secret", "OldPassword=secret", "password_hash=secret"];
+        assert_eq!(shown(&words, None), "add-user a password=… OldPassword=… password_hash=…");
         assert_eq!(shown(&["alter-user", "a"], Some("secret")), "alter-user a password=…");
     }
 }
