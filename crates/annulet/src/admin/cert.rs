@@ -15,12 +15,15 @@ use rcgen::{
 };
 use server::config::check_node_name;
 use server::peer::{certificate_name, check_files};
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
+use x509_parser::extensions::ExtendedKeyUsage;
+use x509_parser::pem::parse_x509_pem;
 
 /// Days of a certificate's validity: a year, so that renewal is practised.
 const DAYS_DEFAULT: u32 = 365;
@@ -112,14 +115,25 @@ impl Leaf<'_> {
 
     /// Whether the files are of use.
     fn check(&self, ca: &Files, files: &Files) -> Result<(), Failure> {
-        let Leaf::Node(name) = *self else { return Ok(()) };
-        check_files(&ca.certificate, &files.certificate, &files.key, name)
-            .map_err(|error| Failure::new(FAILED, error.to_string()))
+        let path = &files.certificate;
+        match *self {
+            Leaf::Node(name) => check_files(&ca.certificate, path, &files.key, name)
+                .map_err(|error| Failure::new(FAILED, error.to_string())),
+            Leaf::Host(_) => check_purpose(path, "of a host", |it| it.server_auth),
+            Leaf::User(_) => check_purpose(path, "of a user", |it| it.client_auth),
+        }
     }
 }
 
 fn make_all(dir: &Path, leaves: &[Leaf<'_>], days: u32) -> Result<Vec<(PathBuf, bool)>, Failure> {
     let files = leaves.iter().map(|leaf| leaf.files(dir)).collect::<Result<Vec<_>, _>>()?;
+    let mut paths = BTreeSet::new();
+    if let Some(twice) = files.iter().find(|files| !paths.insert(&files.certificate)) {
+        let path = twice.certificate.display();
+        let what =
+            format!("{path}: two certificates would have this name: choose another one, or another folder");
+        return Err(Failure::new(UNUSABLE, what));
+    }
     let end = end_after(days);
     std::fs::create_dir_all(dir).map_err(|error| failed(dir, error))?;
     let ca = authority_files(dir);
@@ -195,6 +209,25 @@ fn missing(files: &Files) -> Result<bool, Failure> {
         (false, true) => Err(failed(&files.certificate, "missing, though its key is there")),
         (there, _) => Ok(!there),
     }
+}
+
+/// Whether a certificate is for a purpose. A host and a user of one name have the same file: the certificate that was
+/// made first would be taken for the other one.
+fn check_purpose(
+    path: &Path,
+    owner: &str,
+    has: impl Fn(&ExtendedKeyUsage<'_>) -> bool,
+) -> Result<(), Failure> {
+    let bytes = std::fs::read(path).map_err(|error| failed(path, error))?;
+    let (_, pem) = parse_x509_pem(&bytes).map_err(|error| failed(path, error))?;
+    let certificate = pem.parse_x509().map_err(|error| failed(path, error))?;
+    let usage = certificate.extended_key_usage().map_err(|error| failed(path, error))?;
+    // A certificate without purposes was made elsewhere, and is for all.
+    if usage.is_none_or(|usage| usage.value.any || has(usage.value)) {
+        return Ok(());
+    }
+    let what = format!("it is there, and is no certificate {owner}: choose another name, or another folder");
+    Err(Failure::new(UNUSABLE, format!("{}: {what}", path.display())))
 }
 
 fn new_key(files: &Files) -> Result<KeyPair, Failure> {
@@ -285,6 +318,14 @@ mod tests {
             (key_usage.server_auth, key_usage.client_auth)
         };
         assert_eq!((purposes("127.0.0.1.pem"), purposes("ann.pem")), ((true, false), (false, true)));
+        let other =
+            [Leaf::Host("ann"), Leaf::User("127.0.0.1")].map(|leaf| make_all(dir, &[leaf], 1).err().unwrap());
+        assert!(
+            other.iter().all(|failure| failure.text.contains("is no certificate of a")),
+            "of another owner"
+        );
+        let twice = make_all(dir, &[Leaf::Host("x"), Leaf::User("x")], 1).err().unwrap();
+        assert!(twice.text.contains("two certificates would have this name") && !dir.join("x.pem").exists());
         for bad in ["", "ca", ".hidden", "a/b"] {
             assert!(make_all(dir, &[Leaf::User(bad)], 1).is_err(), "{bad:?}");
         }
