@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A login by protocol buffers. `Debug` does not show its password.
+/// A login by protocol buffers or HTTPS. `Debug` does not show its password.
 #[derive(Clone)]
 pub struct Login {
     /// The settings of TLS, perhaps with a client certificate.

@@ -108,6 +108,16 @@ fn a_secure_cluster_is_used_as_it_says() {
         let told = done(dir, &format!("{program} bench run load.toml --out {name} {login}"));
         assert!(told.contains("no errors") && told.contains("none was wrong"), "{told}");
     }
+    // The same by HTTPS, at the ports that are one below those of protocol buffers.
+    let by_https = std::fs::read_to_string(dir.join("load.toml")).unwrap().replace("\"pb\"", "\"http\"");
+    let by_https = [17, 27].iter().fold(by_https, |text, port| {
+        text.replace(&format!(":{}", base + port), &format!(":{}", base + port - 1))
+    });
+    std::fs::write(dir.join("https.toml"), by_https).unwrap();
+    for (name, login) in [("https-password", flags), ("https-certificate", certificate)] {
+        let told = done(dir, &format!("{program} bench run https.toml --out {name} {login}"));
+        assert!(told.contains("no errors") && told.contains("none was wrong"), "{told}");
+    }
     let told = done(dir, &format!("{program} bench run load.toml --out none --ca dev/clients/ca.pem"));
     assert!(told.contains("failed") && told.contains("0 reads verified"), "nobody has logged in: {told}");
 

@@ -1,7 +1,11 @@
-//! Riak's HTTP, of an Annulet or a Riak: HTTP/1.1 over kept connections.
+//! Riak's HTTP, of an Annulet or a Riak: HTTP/1.1 over kept connections. With a login each connection is under TLS, and
+//! each request has the user and the password.
 
 use super::pool::{Asked, Codec, Decoded};
 use super::{Answer, Command, Common, ErrorKind, IndexRange, Request, Row, Rows};
+use crate::login::{Login, ServerTls};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -15,7 +19,9 @@ const HEAD_MAX: usize = 64 << 10;
 pub struct Http {
     /// `/types/T`, or nothing.
     prefix: String,
-    host: String,
+    /// The lines of every head that name the server, and the login if there is one.
+    host_lines: String,
+    tls: Option<ServerTls>,
     /// What follows the path of reads and writes.
     read_query: String,
     put_query: String,
@@ -48,7 +54,8 @@ impl Http {
         }
         Http {
             prefix: String::from_utf8_lossy(&prefix).into_owned(),
-            host: host.to_owned(),
+            host_lines: format!("Host: {host}\r\n"),
+            tls: None,
             read_query: query(&["r", "pr", "n_val"], &[]),
             put_query: query(&["w", "pw", "dw", "n_val"], returned),
             delete_query: query(&["w", "pw", "dw", "n_val"], &[]),
@@ -59,6 +66,15 @@ impl Http {
             continuation: None,
             text: String::new(),
         }
+    }
+
+    /// The same for servers that ask for a login.
+    pub fn secured(mut self, login: &Login, tls: ServerTls) -> Http {
+        if let Some((user, password)) = login.user.as_ref().zip(login.password.as_ref()) {
+            let login = BASE64_STANDARD.encode(format!("{user}:{password}"));
+            self.host_lines += &format!("Authorization: Basic {login}\r\n");
+        }
+        Http { tls: Some(tls), ..self }
     }
 
     fn put_path(&self, out: &mut Vec<u8>, method: &str, request: &Request<'_>) {
@@ -74,7 +90,7 @@ impl Http {
     }
 
     fn put_head(&self, out: &mut Vec<u8>, query: &str) {
-        for part in [query, " HTTP/1.1\r\nHost: ", &self.host, "\r\n"] {
+        for part in [query, " HTTP/1.1\r\n", &self.host_lines] {
             out.extend_from_slice(part.as_bytes());
         }
     }
@@ -110,6 +126,10 @@ impl Http {
 }
 
 impl Codec for Http {
+    fn tls_at_first(&self) -> Option<&ServerTls> {
+        self.tls.as_ref()
+    }
+
     fn encode(&mut self, request: &Request<'_>, _stream: u16, out: &mut Vec<u8>) {
         match request.command {
             Command::Get => {

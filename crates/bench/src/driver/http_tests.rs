@@ -148,3 +148,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn each_request_of_a_user_has_the_login() {
+    let config = rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    let config = std::sync::Arc::new(config);
+    let tls = ServerTls::new(&config, &[], &[]).unwrap();
+    let login = |password: Option<&str>| Login {
+        tls: std::sync::Arc::clone(&config),
+        user: Some("Aladdin".to_owned()),
+        password: password.map(str::to_owned),
+    };
+    let ping = |login: Login| {
+        let mut codec = Http::new(&Common::default(), "h").secured(&login, tls.clone());
+        assert!(codec.tls_at_first().is_some());
+        let mut out = Vec::new();
+        codec.encode(&Request { token: 1, bucket: b"", key: b"", command: Command::Ping }, 0, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    // RFC 7617, section 2.
+    let header = "\r\nAuthorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n";
+    assert!(ping(login(Some("open sesame"))).ends_with(header));
+    assert_eq!(ping(login(None)), "GET /ping HTTP/1.1\r\nHost: h\r\n\r\n", "a certificate is the login");
+}

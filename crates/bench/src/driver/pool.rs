@@ -108,6 +108,11 @@ pub trait Codec {
         Ok(())
     }
 
+    /// TLS that begins with the connection.
+    fn tls_at_first(&self) -> Option<&ServerTls> {
+        None
+    }
+
     /// TLS that begins behind the answer to this step.
     fn tls_after(&self, _step: usize) -> Option<&ServerTls> {
         None
@@ -355,9 +360,14 @@ impl<C: Codec> Pool<C> {
         let Some(socket) = &self.connections[at].socket else { return Ok(()) };
         match socket.take_error() {
             Ok(None) => {
-                self.connections[at].waits_for_room = true;
+                let it = &mut self.connections[at];
+                it.waits_for_room = true;
+                let secured = it.secure(self.codec.tls_at_first());
                 self.watch(at, false)?;
-                self.greet(at, 0, sink)?;
+                match secured {
+                    Ok(()) => self.greet(at, 0, sink)?,
+                    Err(what) => self.break_off(at, ErrorKind::Protocol, &what),
+                }
             }
             Ok(Some(error)) | Err(error) => self.break_off(at, ErrorKind::Refused, &error.to_string()),
         }
@@ -399,17 +409,13 @@ impl<C: Codec> Pool<C> {
 
     /// Goes on behind a step of the greeting, under TLS if that begins there.
     fn on_greeted(&mut self, at: usize, step: usize, sink: &mut dyn Sink) -> Result<(), Error> {
-        let it = &mut self.connections[at];
-        if let Some((tls, socket)) = self.codec.tls_after(step).zip(it.socket.as_mut()) {
-            match tls.connection(it.address) {
-                Ok(tls) => socket.secure(tls),
-                Err(what) => {
-                    self.break_off(at, ErrorKind::Protocol, &what);
-                    return Ok(());
-                }
+        match self.connections[at].secure(self.codec.tls_after(step)) {
+            Ok(()) => self.greet(at, step + 1, sink),
+            Err(what) => {
+                self.break_off(at, ErrorKind::Protocol, &what);
+                Ok(())
             }
         }
-        self.greet(at, step + 1, sink)
     }
 
     /// Takes the answer to a step of the greeting; whether it is there.
@@ -629,6 +635,14 @@ impl<C: Codec> Driver for Pool<C> {
 }
 
 impl Connection {
+    /// Goes on under TLS, if there is any.
+    fn secure(&mut self, tls: Option<&ServerTls>) -> Result<(), String> {
+        if let Some((tls, socket)) = tls.zip(self.socket.as_mut()) {
+            socket.secure(tls.connection(self.address)?);
+        }
+        Ok(())
+    }
+
     /// One that takes `pipeline` operations.
     fn new(address: SocketAddr, group: usize, pipeline: usize) -> Connection {
         let now = Instant::now();

@@ -87,9 +87,9 @@ pub fn run(
     if let Some(what) = workload.history.as_ref().and_then(|_| workload.history_refusal()) {
         return Err(Error::Unusable(what));
     }
-    if identity.login.is_some() && workload.driver != DriverKind::Pb {
+    if identity.login.is_some() && !matches!(workload.driver, DriverKind::Pb | DriverKind::Http) {
         let name = workload.driver.name();
-        return Err(Error::Unusable(format!("the driver {name} has no login: pb has one")));
+        return Err(Error::Unusable(format!("the driver {name} has no login: pb and http have one")));
     }
     let temporary = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
     let folder = workload.engine.folder.as_deref().unwrap_or(temporary.path());
@@ -393,7 +393,10 @@ impl<'a> Drivers<'a> {
                 self.connected(pool)
             }
             DriverKind::Http => {
-                let codec = Http::new(&self.common, &addresses[0].to_string());
+                let mut codec = Http::new(&self.common, &addresses[0].to_string());
+                if let Some((login, tls)) = &self.login {
+                    codec = codec.secured(login, tls.clone());
+                }
                 let pool = Connections::connect(codec, &addresses, connections, pipeline, workload.timeout)?;
                 self.connected(pool)
             }
