@@ -43,9 +43,9 @@ def start_server(test, *options):
     return _started(test, lambda binary, folder: Server(binary, folder, *options))
 
 
-def start_cluster(test):
+def start_cluster(test, *options):
     """Three nodes of a test's own."""
-    return _started(test, Cluster)
+    return _started(test, lambda binary, folder: Cluster(binary, folder, *options))
 
 
 def start_dev(test):

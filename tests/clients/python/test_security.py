@@ -1,55 +1,23 @@
 """Users, grants and TLS: a secured node, as the official client sees it."""
 
-import os
 import subprocess
-import tempfile
 
 from riak import RiakClient, RiakError
 from riak.security import SecurityCreds
 
-from case import Case, binary, start_server
+from case import start_server
+from secured import PASSWORD, Secured
 from server import HOST, free_port
 
-PASSWORD = "a:secret of ann"
 
-
-class Security(Case):
-    own_nodes = True
-
+class Security(Secured):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="annulet-tls-")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        self.annulet("admin", "cert", "--dir", self.folder, "--host", HOST, "--user", "bob")
         self.https = f"{HOST}:{free_port()}"
-        options = ["--tls-cert", self.file(f"{HOST}.pem"), "--tls-key", self.file(f"{HOST}.key")]
-        options += ["--tls-client-ca", self.file("ca.pem"), "--https-listen", self.https]
-        self.server = start_server(self, *options)
-        with open(self.file("password"), "w", encoding="utf-8") as file:
-            file.write(PASSWORD)
-        for words in [
-            ["add-user", "root", "--new-password-file", self.file("password")],
-            ["add-source", "root", "127.0.0.1/32", "password"],
-            ["grant", "annulet.admin", "on", "any", "to", "root"],
-            ["add-user", "ann", "--new-password-file", self.file("password")],
-            ["add-user", "bob"],
-            ["add-source", "ann", "127.0.0.1/32", "password"],
-            ["add-source", "bob", "127.0.0.1/32", "certificate"],
-            ["grant", "riak_kv.get,riak_kv.put", "on", "default", "to", "ann,bob"],
-        ]:
-            self.security(*words)
-
-    def file(self, name):
-        return os.path.join(self.folder, name)
-
-    def annulet(self, *arguments, **variables):
-        """What a command prints."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("ANNULET_")}
-        command = [binary(), *arguments]
-        return subprocess.run(command, check=True, env={**environment, **variables}, capture_output=True).stdout
+        self.server = start_server(self, *self.make_certificates(), "--https-listen", self.https)
+        self.make_users(self.security)
 
     def logged_in(self, *arguments, user="root", node=None):
-        """The same with a login."""
+        """What a command of a user prints."""
         login = {"ANNULET_CA": self.file("ca.pem"), "ANNULET_USER": user}
         login.update(ANNULET_PASSWORD_FILE=self.file("password"), ANNULET_NODE=node or self.https)
         return self.annulet(*arguments, **login)
