@@ -27,7 +27,7 @@ LED = 'sum(annulet_consistent_groups{state="led"}) > 0'
 PAUSE_SECONDS = 5
 
 # Alerts without a fault here: they are tested on made-up input alone. Trees and groups are repaired within seconds, the
-# plan keeps memory below its limit, hints are lost by errors of a disk, not by want of room, and the nodes have no users.
+# plan keeps memory below its limit, hints are lost by errors of a disk, and the nodes have no users.
 MADE_UP = {
     "AnnuletAntiEntropyLags",
     "AnnuletGroupsDamaged",
