@@ -10,6 +10,8 @@ pub(super) const CLIENTS: &[Figure] = rows! {
     Counter "pbc_connects_total" "annulet_protobuf_connections_begun" Count: "connections by protocol buffers begun";
     Counter "security_logins" "annulet_logins" Count: "logins of clients that were verified";
     Counter "security_logins_refused" "annulet_logins_refused" Count: "logins of clients that were refused";
+    Counter "security_logins_put_off" "annulet_logins_put_off" Count:
+        "logins of clients that were not verified, as too many passwords waited or were wrong of late";
     Counter "security_denied" "annulet_requests_denied" Count: "requests that the grants of their users do not cover";
     Counter "security_rate_limited" "annulet_requests_rate_limited" Count:
         "requests that were refused since they were beyond a limit of their users";

@@ -23,7 +23,8 @@ use tokio::time::sleep;
 /// How long a handshake may take, its wait for others included: many round trips on any network.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
-/// The time from a login to its refusal, for each reason: longer than a hash takes.
+/// The time from a login to its refusal, for each reason: longer than a hash takes. A login that is put off waits as
+/// long, since another attempt would come at once.
 const REFUSED_AFTER: Duration = Duration::from_secs(1);
 
 /// The guard of a node's doors.
@@ -39,6 +40,7 @@ pub(crate) struct DoorGuard {
     usage: LimitUsage,
     accepted: AtomicU64,
     refused: AtomicU64,
+    put_off: AtomicU64,
     denied: AtomicU64,
     would_refuse: AtomicU64,
 }
@@ -49,6 +51,8 @@ pub(crate) struct DoorFigures {
     /// Logins that were verified, and those that were refused.
     security_logins: u64,
     security_logins_refused: u64,
+    /// Logins that were not verified, as too many passwords waited or were wrong of late.
+    security_logins_put_off: u64,
     /// Requests that the grants of their users do not cover.
     security_denied: u64,
     /// Requests that their users' limits refused.
@@ -81,6 +85,7 @@ impl DoorGuard {
             usage: LimitUsage::new(),
             accepted: AtomicU64::default(),
             refused: AtomicU64::default(),
+            put_off: AtomicU64::default(),
             denied: AtomicU64::default(),
             would_refuse: AtomicU64::default(),
         })
@@ -200,15 +205,15 @@ impl DoorGuard {
                 self.audit.note_login(user, address);
                 self.accepted.fetch_add(1, Ordering::Relaxed)
             }
-            Verdict::Busy => 0,
+            Verdict::Busy => self.put_off.fetch_add(1, Ordering::Relaxed),
             Verdict::Refused => {
                 self.audit.note_refusal(user, address);
-                if policy.settings().mode == Mode::On {
-                    refused_after.await;
-                }
                 self.refused.fetch_add(1, Ordering::Relaxed)
             }
         };
+        if verdict != Verdict::Accepted && policy.settings().mode == Mode::On {
+            refused_after.await;
+        }
         Ok(verdict)
     }
 
@@ -233,6 +238,7 @@ impl DoorGuard {
         DoorFigures {
             security_logins: read(&self.accepted),
             security_logins_refused: read(&self.refused),
+            security_logins_put_off: read(&self.put_off),
             security_denied: read(&self.denied),
             security_rate_limited: self.usage.refused(),
             security_audit_suppressed: self.audit.suppressed(),

@@ -49,6 +49,11 @@ impl Failures {
         self.free_at.get(origin).is_some_and(|&free_at| free_at > now + EACH * (BURST - 1))
     }
 
+    /// Whether an origin has a failure that is not forgotten.
+    pub(super) fn has_failed(&self, origin: &Origin, now: Monotonic) -> bool {
+        self.free_at.get(origin).is_some_and(|&free_at| free_at > now)
+    }
+
     /// Notes a failure.
     pub(super) fn note(&mut self, origin: Origin, now: Monotonic) {
         if self.free_at.len() >= KNOWN_MAX && !self.free_at.contains_key(&origin) {
@@ -89,6 +94,7 @@ mod tests {
             assert!(!failures.is_over(&address(1), at(10)));
             failures.note(address(1), at(10));
         }
+        assert!(failures.has_failed(&address(1), at(14)) && !failures.has_failed(&address(1), at(15)));
         assert!(failures.is_over(&address(1), at(10)) && !failures.is_over(&address(2), at(10)));
         assert!(!failures.is_over(&address(1), at(11)));
         failures.note(address(1), at(11));

@@ -5,7 +5,9 @@
 //!    is remembered is a keyed digest, whose key is new at each start.
 //! 3. An origin with too many failures ([`Failures`]) is refused. Failures of the user count for nothing at an address
 //!    where the user has proved a password within [`FAMILIAR`].
-//! 4. The thread verifies the password. A login that the policy has refused costs the same hash, of a verifier that
+//! 4. Hashes of wrong passwords have a budget of time ([`HashBudget`]), which a familiar address does not wait for. Once
+//!    it is used up, logins are put off.
+//! 5. The thread verifies the password. A login that the policy has refused costs the same hash, of a verifier that
 //!    nobody has.
 //!
 //! Invariants: a changed password or source is in force for the next login, since the digest is over the credential
@@ -18,6 +20,7 @@
 //! Left out: a refusal tells no reason to the client; the log has it at level debug.
 
 use super::failures::{Failures, Origin};
+use super::hash_budget::{HashBudget, HashEnd, Reserved};
 use super::login_times::LoginTimes;
 use super::password::{SALT_BYTES, fits, hash, secret_bytes};
 use super::rehash::{PolicySink, Rehashes};
@@ -27,7 +30,7 @@ use ring_crypto::hmac;
 use security::{Credential, Login, Name, Offer, Policy};
 use std::io;
 use std::net::IpAddr;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -69,7 +72,7 @@ pub(crate) enum Verdict {
     Accepted,
     /// The client is not.
     Refused,
-    /// Too many passwords wait to be verified.
+    /// Too many passwords wait to be verified, or too many were wrong of late.
     Busy,
 }
 
@@ -89,6 +92,7 @@ struct Known {
     /// Successes, and the time until which each is remembered.
     accepted: FastMap<Digest, Monotonic>,
     failures: Failures,
+    budget: HashBudget,
     /// Passwords that were proved.
     proved: LoginTimes,
 }
@@ -101,6 +105,8 @@ struct Job {
     credential: Option<(Credential, Digest)>,
     /// The user of an imported hash.
     imported: Option<Name>,
+    /// The time that is set aside for the hash.
+    reserved: Reserved,
     tell: oneshot::Sender<bool>,
 }
 
@@ -113,7 +119,13 @@ impl Logins {
         let (shared, salt) = (Arc::clone(&known), secret_bytes::<SALT_BYTES>());
         let sink = Arc::default();
         let rehashes = Rehashes::new(Arc::clone(&sink));
-        let body = move || verify_all(&queue, &shared, &hash(&salt, &salt), rehashes);
+        let body = move || {
+            let clock = OsClock::new();
+            let begin = clock.now();
+            let nobody = hash(&salt, &salt);
+            lock(&shared).budget.expect_like(clock.now().since(begin));
+            verify_all(&queue, (&shared, &clock), &nobody, rehashes);
+        };
         std::thread::Builder::new().name("annulet-logins".to_owned()).spawn(body)?;
         Ok(Logins { key, known, jobs, sink, clock: OsClock::new() })
     }
@@ -148,12 +160,9 @@ impl Logins {
             return verdict;
         }
 
-        let (tell, told) = oneshot::channel();
-        let job = Job { password: password.to_vec().into(), credential, imported, tell };
-        if self.jobs.try_send(job).is_err() {
+        let Some(is_right) = self.verify_by_hash(claim, password, credential, imported).await else {
             return Verdict::Busy;
-        }
-        let is_right = told.await.unwrap_or(false);
+        };
         let (mut known, now) = (lock(&self.known), self.clock.now());
         if is_right {
             known.proved.note(claim.user, claim.address, now);
@@ -161,6 +170,24 @@ impl Logins {
         }
         origins.into_iter().for_each(|origin| known.failures.note(origin, now));
         Verdict::Refused
+    }
+
+    /// Whether a password is right, by the thread; `None` if there is no time for another hash.
+    async fn verify_by_hash(
+        &self,
+        claim: Claim<'_>,
+        password: &[u8],
+        credential: Option<(Credential, Digest)>,
+        imported: Option<Name>,
+    ) -> Option<bool> {
+        let reserved = lock(&self.known).reserve_hash(claim, self.clock.now())?;
+        let (tell, told) = oneshot::channel();
+        let job = Job { password: password.to_vec().into(), credential, imported, reserved, tell };
+        if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) = self.jobs.try_send(job) {
+            lock(&self.known).budget.settle(job.reserved, HashEnd::NotMade, self.clock.now());
+            return None;
+        }
+        Some(told.await.unwrap_or(false))
     }
 
     /// The verdict that needs no hash.
@@ -217,6 +244,15 @@ impl Known {
         self.accepted.get(digest).is_some_and(|&until| until > now)
     }
 
+    /// Sets time aside for a hash. Strangers cannot use up that of a familiar address.
+    fn reserve_hash(&mut self, claim: Claim<'_>, now: Monotonic) -> Option<Reserved> {
+        if self.is_familiar(claim.user, claim.address, now) {
+            return Some(self.budget.admit_always(now));
+        }
+        let has_failed = self.failures.has_failed(&Origin::Address(claim.address), now);
+        self.budget.admit(has_failed, now)
+    }
+
     /// Whether a user has logged in from an address of late.
     fn is_familiar(&self, user: &[u8], address: IpAddr, now: Monotonic) -> bool {
         self.proved.last(user, address).is_some_and(|last| last + FAMILIAR > now)
@@ -234,24 +270,38 @@ impl Known {
 }
 
 /// Verifies passwords until nobody can ask any more. Logins that waited behind the same one need no hash of their own.
-fn verify_all(queue: &Receiver<Job>, known: &Mutex<Known>, nobody: &Credential, mut rehashes: Rehashes) {
-    let clock = OsClock::new();
-    while let Ok(Job { password, credential, imported, tell }) = queue.recv() {
-        let is_right = match &credential {
-            None => {
-                // The hash is for its time alone.
-                fits(&password, nobody);
-                false
-            }
-            Some((_, digest)) if lock(known).has_accepted(digest, clock.now()) => true,
-            Some((credential, digest)) => {
-                let is_right = fits(&password, credential);
-                if is_right {
-                    lock(known).accept(*digest, clock.now());
+fn verify_all(
+    queue: &Receiver<Job>,
+    (known, clock): (&Mutex<Known>, &OsClock),
+    nobody: &Credential,
+    mut rehashes: Rehashes,
+) {
+    while let Ok(Job { password, credential, imported, reserved, tell }) = queue.recv() {
+        let begin = clock.now();
+        let is_known = credential.as_ref().is_some_and(|(_, digest)| lock(known).has_accepted(digest, begin));
+        let is_right = is_known
+            || match &credential {
+                Some((credential, _)) => fits(&password, credential),
+                None => {
+                    // The hash is for its time alone.
+                    fits(&password, nobody);
+                    false
                 }
-                is_right
-            }
+            };
+
+        let end = clock.now();
+        let took = end.since(begin);
+        let hash_end = match (is_known, is_right) {
+            (true, _) => HashEnd::NotMade,
+            (false, true) => HashEnd::Right(took),
+            (false, false) => HashEnd::Wrong(took),
         };
+        let mut known = lock(known);
+        known.budget.settle(reserved, hash_end, end);
+        if let Some((_, digest)) = credential.as_ref().filter(|_| is_right && !is_known) {
+            known.accept(*digest, end);
+        }
+        drop(known);
         // The connection may have ended.
         tell.send(is_right).ok();
         if let (true, Some((before, _)), Some(user)) = (is_right, credential, imported) {
@@ -377,6 +427,32 @@ pub(super) mod tests {
         forget();
         assert_eq!(ask(&logins, &policy, "alice", "password"), Verdict::Accepted);
         assert!(matches!(changed.recv().unwrap(), security::Command::Rehash { .. }));
+    }
+
+    #[test]
+    fn guesses_of_many_addresses_put_strangers_off_and_no_familiar_address() {
+        let logins = Logins::start().unwrap();
+        let lines = ["add-user alice password=secret", "add-source all 127.0.0.0/8 password", "enable"];
+        let first = policy(1, &lines);
+        let address = |number| Ipv4Addr::new(127, 0, 0, number);
+        assert_eq!(ask_from(&logins, &first, address(1), ("alice", "secret")), Verdict::Accepted);
+        let later = logins.clock.now() + Duration::from_secs(60);
+        {
+            let budget = &mut lock(&logins.known).budget;
+            while let Some(reserved) = budget.admit(false, later) {
+                budget.settle(reserved, HashEnd::Wrong(Duration::from_millis(15)), later);
+            }
+        }
+        assert_eq!(ask_from(&logins, &first, address(2), ("alice", "secret")), Verdict::Busy);
+        assert_eq!(ask_from(&logins, &first, address(2), ("bob", "secret")), Verdict::Busy, "no user");
+        assert_eq!(
+            ask_from(&logins, &first, address(1), ("alice", "secret")),
+            Verdict::Accepted,
+            "remembered"
+        );
+        let other = policy(2, &["add-user alice password=other", lines[1], "enable"]);
+        assert_eq!(ask_from(&logins, &other, address(1), ("alice", "other")), Verdict::Accepted);
+        assert_eq!(ask_from(&logins, &other, address(1), ("alice", "secret")), Verdict::Refused);
     }
 
     #[test]

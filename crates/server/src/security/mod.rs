@@ -5,7 +5,8 @@
 //! * [`answer`]: commands of operators. [`whoami`]: the user of a request. [`Hashing`]: the hashes of new passwords.
 //! * [`DoorGuard`]: the part that the doors of all threads ask, and its figures.
 //! * `logins`: decisions on logins, on a thread of their own where a hash is needed; `failures` bounds guesses,
-//!   `login_times` has the addresses at which guesses from elsewhere slow no user down.
+//!   `hash_budget` their share of a processor, `login_times` has the addresses at which guesses from elsewhere slow no
+//!   user down.
 //! * `rehash`: hashes of Riak, replaced at their first login.
 //! * `handshakes`: places of handshakes of TLS, `handshake_turns` for all threads; [`HandshakeThreads`]: their
 //!   arithmetic.
@@ -29,6 +30,7 @@ mod follower;
 mod handshake_threads;
 mod handshake_turns;
 mod handshakes;
+mod hash_budget;
 mod hashing;
 mod limit_usage;
 mod login_times;
