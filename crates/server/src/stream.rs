@@ -10,7 +10,7 @@
 //!
 //! The arithmetic of a handshake is done on threads of its own ([`HandshakeThreads`]).
 
-use crate::security::{HandshakeThreads, Piece};
+use crate::security::{HandshakeThreads, HelloProgress, Piece};
 use crate::socket::{ClientOrigin, Socket, Unwaited};
 use bytes::BytesMut;
 use rustls::ServerConnection;
@@ -145,7 +145,7 @@ impl Stream {
     }
 
     /// Does the handshake of TLS, with its arithmetic on `threads`. `on_hello` is called once the client's whole hello
-    /// has come. Bytes that the client has sent right behind the handshake are appended to `input`.
+    /// has come, which is seen before the arithmetic: hellos that wait for a thread have come too. Bytes that the client has sent right behind the handshake are appended to `input`.
     ///
     /// # Errors
     /// `UnexpectedEof` if the client ends the connection before.
@@ -155,7 +155,7 @@ impl Stream {
         threads: &HandshakeThreads,
         on_hello: impl Fn(),
     ) -> io::Result<()> {
-        let mut has_hello = false;
+        let (mut has_hello, mut hello) = (false, HelloProgress::default());
         while let Some(tls) = &mut self.tls {
             // A node has nothing to say before a hello.
             if tls.wants_write() && !has_hello {
@@ -169,6 +169,10 @@ impl Stream {
             let Some(cipher) = self.read_cipher().await? else {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             };
+            if !has_hello && hello.is_whole_with(&cipher) {
+                has_hello = true;
+                on_hello();
+            }
             let tls = self.tls.take().expect("the connection is under TLS");
             let (piece, result) = threads.take(Piece { tls, cipher, input: input.split() }).await?;
             input.unsplit(piece.input);

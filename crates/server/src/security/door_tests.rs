@@ -1,10 +1,10 @@
 //! The doors with a policy in force, by clients over real sockets.
 
+use super::policies::Policies;
 use super::certificates::ClientCertificates;
 use super::door::DoorGuard;
 use super::hashing::Hashing;
 use super::password::{SALT_BYTES, hash};
-use super::policies::Policies;
 use super::reload::reload;
 use super::tls::ClientFiles;
 use super::tls::tests::Certificates;
@@ -467,6 +467,25 @@ pub(super) fn a_revoked_certificate_ends_its_connections() {
         assert!(has_ended(&mut again, get));
         assert_eq!(ask(&mut login("bob"), codes::PING_REQ, b""), PONG);
     });
+}
+
+#[test]
+fn a_pool_of_one_address_may_shake_hands_at_once() {
+    let certificates = Arc::new(Certificates::new());
+    let given = Arc::clone(&certificates);
+    let guard = with_doors(&certificates, &Arc::new(Policies::new()), move |Doors { https, .. }| {
+        let begin = |_| {
+            let mut stream = given.client(None, TcpStream::connect(https).unwrap());
+            stream.conn.write_tls(&mut stream.sock).unwrap();
+            stream
+        };
+        let pool: Vec<_> = (0..64).map(begin).collect();
+        for mut stream in pool {
+            assert!(ping(&mut stream, "").starts_with("HTTP/1.1 200 "));
+        }
+    });
+    let told = serde_json::to_value(guard.figures()).unwrap();
+    assert_eq!(told["security_handshakes_dropped"], 0);
 }
 
 #[test]
