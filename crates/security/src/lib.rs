@@ -3,6 +3,7 @@
 //! * [`Slot`]: one record of the policy. Its bytes have a version and a page (`docs/formats/security.md`).
 //! * [`Slots`]: all records, within [`POLICY_BYTES_MAX`].
 //! * [`Policy`]: the records, compiled; immutable, with a version. It decides on logins and permissions, and explains.
+//! * [`Policies`]: the policy in force, for all threads of a node.
 //! * [`Needs`]: the permissions that a request needs. The tables of them are where requests are decoded, in `node`.
 //! * [`Access`]: the rights of one connection, by the policy in force and the user that has logged in.
 //! * [`Limits`]: operations and bytes a second that a user may have, and [`Meters`]: the use of them in a node.
@@ -23,6 +24,7 @@ mod meters;
 mod name;
 mod needs;
 mod permission;
+mod policies;
 mod policy;
 mod slot;
 mod slots;
@@ -38,6 +40,7 @@ pub use self::meters::Meters;
 pub use self::name::{NAME_BYTES_MAX, Name, NameError};
 pub use self::needs::{KeptNeeds, Needs};
 pub use self::permission::{Permission, Permissions};
+pub use self::policies::Policies;
 pub use self::policy::{
     EFFECTIVE_GROUPS_MAX, Explanation, GROUP_DEPTH_MAX, Login, Offer, Policy, Refusal, UserId,
 };

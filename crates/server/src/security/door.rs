@@ -6,13 +6,12 @@ use super::handshake_threads::HandshakeThreads;
 use super::handshake_turns::HandshakeTurns;
 use super::limit_usage::LimitUsage;
 use super::logins::{Claim, Logins, Verdict};
-use super::policies::Policies;
 use super::rehash::PolicySink;
 use super::tls::{ClientTlsExpiry, certified_name};
 use crate::connections::Patience;
 use crate::stream::Stream;
 use bytes::BytesMut;
-use security::{Access, Denied, Mode, Offer};
+use security::{Access, Denied, Mode, Offer, Policies};
 use serde::Serialize;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -145,11 +144,7 @@ impl DoorGuard {
     /// The request under way is not allowed any more.
     #[inline]
     pub(crate) fn renew(&self, access: &mut Access) -> Result<(), Denied> {
-        if self.policies.version() == access.version() {
-            Ok(())
-        } else {
-            access.renew(self.policies.current())
-        }
+        self.policies.renew(access)
     }
 
     /// Takes a connection under TLS. What the client sends behind its handshake is appended to `input`.

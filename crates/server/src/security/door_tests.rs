@@ -1,6 +1,6 @@
 //! The doors with a policy in force, by clients over real sockets.
 
-use super::policies::Policies;
+use super::Policies;
 use super::certificates::ClientCertificates;
 use super::door::DoorGuard;
 use super::hashing::Hashing;

@@ -1,7 +1,7 @@
 //! Security of the doors: the policy in force, TLS with clients, their logins, and the hashes of passwords.
 //!
-//! * [`Policies`]: the policy that all threads go by, published as it changes.
-//! * [`PolicyFollower`]: the policy of the cluster's log, on its way there.
+//! * [`PolicyFollower`]: the policy of the cluster's log, on its way to the one that all threads go by
+//!   (`security::Policies`).
 //! * [`answer`]: commands of operators. [`whoami`]: the user of a request. [`Hashing`]: the hashes of new passwords.
 //! * [`DoorGuard`]: the part that the doors of all threads ask, and its figures.
 //! * `logins`: decisions on logins, on a thread of their own where a hash is needed; `failures` bounds guesses,
@@ -40,7 +40,6 @@ mod page;
 pub(crate) mod password;
 #[cfg(all(test, feature = "planted"))]
 mod planted_tests;
-mod policies;
 mod rehash;
 mod reload;
 mod revocation;
@@ -56,8 +55,8 @@ pub(crate) use self::hello_progress::HelloProgress;
 pub(crate) use self::limit_usage::AdmittedRequest;
 pub(crate) use self::logins::Verdict;
 pub(crate) use self::page::answer;
-pub(crate) use self::policies::Policies;
 pub(crate) use self::reload::reload;
 pub(crate) use self::tls::certified_name;
 pub use self::tls::{ClientFiles, certificate_user};
 pub(crate) use self::whoami::whoami;
+pub(crate) use ::security::Policies;
