@@ -276,7 +276,11 @@ impl PolicyChanges {
                 format!("the security policy has {POLICY_RECORDS_MAX} records, the most that it can have");
             return Err(Answered::wrong(409, what));
         }
-        let changes: Vec<PolicyChange> = changes.iter().map(encoded).collect();
+        // A change that leaves all records as they are makes no version that could be waited for.
+        let is_new = |(key, value): &PolicyChange| {
+            state.policy().and_then(|records| records.get(key)) != value.as_ref()
+        };
+        let changes: Vec<PolicyChange> = changes.iter().map(encoded).filter(is_new).collect();
         let bytes = changes_bytes(&changes);
         if bytes > POLICY_CHANGES_BYTES_MAX {
             let what = format!(

@@ -206,6 +206,20 @@ fn commands_change_the_policy_before_they_are_answered() {
 }
 
 #[test]
+fn a_command_that_changes_nothing_is_answered() {
+    let data = tempfile::tempdir().unwrap();
+    let mut part = node_alone(data.path(), &policies());
+    for line in ["add-user root", "grant riak_kv.get on any to root", "disable"] {
+        assert_eq!(command(&mut part, line).status, 200, "{line}");
+    }
+    let version = part.membership.state().unwrap().policy_version();
+    for line in ["disable", "grant riak_kv.get on any to root"] {
+        assert_eq!(command(&mut part, line).status, 200, "{line} again");
+    }
+    assert_eq!(part.membership.state().unwrap().policy_version(), version);
+}
+
+#[test]
 fn the_first_change_waits_for_all_members() {
     let data = tempfile::tempdir().unwrap();
     let mut part = part(data.path(), &["a@h", "b@h", "c@h"], 1);
