@@ -158,11 +158,12 @@ mod tests {
 
     #[test]
     fn every_row_has_a_name_of_its_own() {
-        use crate::{first_light, house, load_generator, operations, quorum, strong};
+        use crate::{first_light, house, load_generator, operations, quorum, security, strong};
         let (first_light, house) = (names(&first_light::SET), names(&house::SET));
         let (quorum, strong) = (names(&quorum::SET), names(&strong::SET));
         let (load_generator, operations) = (names(&load_generator::SET), names(&operations::SET));
-        for mut names in [first_light, house, load_generator, operations, quorum, strong] {
+        let security = names(&security::SET);
+        for mut names in [first_light, house, load_generator, operations, quorum, security, strong] {
             let count = names.len();
             names.sort();
             names.dedup();

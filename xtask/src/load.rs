@@ -9,7 +9,7 @@
 //! figure (`figures bench`).
 
 use crate::Result;
-use bench::{Control, Identity, Workload};
+use bench::{Control, Identity, Login, Workload};
 use histogram::Histogram;
 use results::{Kind, Results, Summary};
 use std::net::SocketAddr;
@@ -87,6 +87,10 @@ pub struct Load {
     pub value_len: usize,
     /// Of the random numbers.
     pub seed: u64,
+    /// Operations a second of an open loop, whose latencies count from when an operation was due; none for a closed one.
+    pub rate: Option<u32>,
+    /// The login by protocol buffers, under TLS; none in plaintext.
+    pub login: Option<Login>,
 }
 
 impl Load {
@@ -103,6 +107,8 @@ impl Load {
             in_order: false,
             value_len: VALUE_LEN,
             seed: 1,
+            rate: None,
+            login: None,
         }
     }
 
@@ -124,10 +130,14 @@ impl Load {
             Until::Ops(count) => format!("operations_max = {count}"),
         };
         let attempts = if self.in_order && *op == Op::Put { ATTEMPTS } else { 1 };
+        let rate = self
+            .rate
+            .map(|rate| format!("load = {{ kind = \"fixed\", rate = {rate} }}\n"))
+            .unwrap_or_default();
         let of_type = |name| format!("bucket_type = \"{name}\"\nconsistent = true\n");
         let bucket_type = self.consistent_type.map(of_type).unwrap_or_default();
         format!(
-            "{bucket_type}driver = \"{driver}\"\nseed = {seed}\nconcurrency = {connections}\nwarm_up = \"0s\"\n{end}\n\
+            "{bucket_type}{rate}driver = \"{driver}\"\nseed = {seed}\nconcurrency = {connections}\nwarm_up = \"0s\"\n{end}\n\
              bucket = \"{bucket}\"\n\
              keys = {{ kind = \"{kind}\", count = {keys}, prefix = \"{prefix}\", digits = {} }}\n\
              value = {{ size = {value_len} }}\ncheck = {{ audit = 0, keys_max = 0 }}\n\
@@ -142,7 +152,7 @@ impl Load {
         workload.addresses = addresses.iter().map(|&address| address.into()).collect();
         workload.pids = pids.to_vec();
         let begin = Instant::now();
-        let (summary, results) = run(&workload)?;
+        let (summary, results) = run_as(&workload, self.login.clone())?;
         let outcome = Outcome::of(&results, until, begin.elapsed());
 
         let (asked, found) = (&summary.total, outcome.ops - outcome.not_found);
@@ -158,9 +168,14 @@ impl Load {
 
 /// Runs a workload into a folder that is gone afterwards. An error if the store was wrong.
 pub fn run(workload: &Workload) -> Result<(Summary, Results)> {
+    run_as(workload, None)
+}
+
+fn run_as(workload: &Workload, login: Option<Login>) -> Result<(Summary, Results)> {
     let dir = tempfile::tempdir()?;
     let out = dir.path().join("results");
-    let summary = bench::run(workload, &out, &Identity::default(), &Control::default(), &mut ())?;
+    let summary =
+        bench::run(workload, &out, &Identity { login, ..Identity::default() }, &Control::default(), &mut ())?;
     match summary.verdict.passed {
         true => Ok((summary, Results::open(&out)?)),
         false => Err(summary.verdict.failures.join("; ").into()),

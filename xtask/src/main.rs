@@ -4,7 +4,7 @@
 //! loops of the crate `bench`), [`measure`] (CPU per operation), [`nodes`], [`redis`] and [`etcd`] (the measured
 //! servers), [`calibrate`] (the machine without them), [`strace`], [`rows`] and [`report`] (the output), [`figures`]
 //! (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`strong`], [`operations`],
-//! [`house`] (of the source files); [`load_generator`] is a file. On their own: [`micro`] counts instructions, [`fuzz`]
+//! [`security`], [`house`] (of the source files); [`load_generator`] is a file. On their own: [`micro`] counts instructions, [`fuzz`]
 //! gives random input, [`package`] makes packages.
 //!
 //! The crate `words` measures the words of texts, and counts for [`house`] no items of tests.
@@ -30,6 +30,7 @@ mod quorum;
 mod redis;
 mod report;
 mod rows;
+mod security;
 mod stats;
 mod strace;
 mod strong;
@@ -79,6 +80,8 @@ enum Figures {
     Strong(Options<strong::Part>),
     /// Three nodes: cost of metrics and health answers, and of scrapes under load.
     Operations(Options<operations::Part>),
+    /// TLS, logins and limits beside requests without them; guesses, half-open handshakes, a revoke.
+    Security(Options<security::Part>),
     /// The source files: methods, circles of files, long functions, asserts, files of a GET.
     House(Options<house::Part>),
     /// The load generator itself: what it can do, what it costs, whether it tells the truth.
@@ -92,6 +95,7 @@ impl Figures {
             Figures::Quorum(options) => quorum::run(options),
             Figures::Strong(options) => strong::run(options),
             Figures::Operations(options) => operations::run(options),
+            Figures::Security(options) => security::run(options),
             Figures::House(options) => house::run(options),
             Figures::Bench(options) => load_generator::run(options),
         }
