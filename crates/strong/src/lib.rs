@@ -7,6 +7,7 @@
 //!   writes and confirms reads.
 //! * [`linearizability`]: a checker for histories of clients' operations.
 //! * [`promise`]: promises between processes, and the leases of leaders that rest on them.
+//! * [`survey`]: the choice of one copy of each group after a restore from backups.
 //! * [`wake`]: groups at rest that have to be woken, in order and at a pace.
 //!
 //! Neither has a clock, a socket, a disk or randomness of its own. Time comes with each call, random numbers from
@@ -20,6 +21,7 @@ pub mod forward;
 pub mod group;
 pub mod linearizability;
 pub mod promise;
+pub mod survey;
 pub mod wake;
 
 mod endpoint;

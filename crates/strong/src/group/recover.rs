@@ -11,6 +11,9 @@
 //!
 //! Needs: a lost member takes no part before it has another birth; all survivors are recovered with the same ones
 //! lost; promises of the time before have ended.
+//!
+//! After a restore from backups all stores have other births. [`GroupState::restart_alone`] makes the state of the one
+//! copy that was chosen ([`crate::survey`]): its store is the only voter, and the others are refilled by it.
 
 use std::collections::BTreeSet;
 
@@ -83,6 +86,33 @@ impl GroupState {
             return Err(RecoverError::CatchUp);
         }
 
+        self.in_epoch(epoch, survivors)
+    }
+
+    /// The state of a copy whose store is the only voter from now on. `here` is that store, under the birth that it gets
+    /// after the restore.
+    ///
+    /// The configuration may be a joint one: the voters of both halves are nodes whose copies were compared.
+    ///
+    /// # Errors
+    /// [`RecoverError`].
+    pub fn restart_alone(
+        &self,
+        here: VoterId,
+        has_catch_up: bool,
+        epoch: u16,
+    ) -> Result<GroupState, RecoverError> {
+        if self.is_removed {
+            return Err(RecoverError::NoSurvivor);
+        }
+        if has_catch_up {
+            return Err(RecoverError::CatchUp);
+        }
+        self.in_epoch(epoch, [here].into())
+    }
+
+    /// The state in another epoch, with other voters.
+    fn in_epoch(&self, epoch: u16, voters: BTreeSet<VoterId>) -> Result<GroupState, RecoverError> {
         if epoch <= self.epoch {
             return Err(RecoverError::Undeclared);
         }
@@ -92,7 +122,7 @@ impl GroupState {
         }
         // No vote was given in a term that was not known here.
         let hard = HardState { term, vote: None, ..self.hard };
-        let configuration = Configuration::of_voters(survivors);
+        let configuration = Configuration::of_voters(voters);
         Ok(GroupState { epoch, hard, leader: None, configuration, ..self.clone() })
     }
 }
@@ -137,5 +167,20 @@ mod tests {
         let state = GroupState::found(1, Configuration::of_voters(voters(&[1, 2])));
         let here = VoterId::of_number(1).unwrap();
         assert_eq!(state.recover(here, &voters(&[2]), true, 1), Err(RecoverError::CatchUp));
+    }
+
+    #[test]
+    fn a_restored_copy_goes_on_alone_also_from_a_joint_configuration() {
+        let here = VoterId::of_number(9).unwrap();
+        let mut state = GroupState::found(1, Configuration::of_voters(voters(&[1, 2, 3])));
+        state.configuration.outgoing = voters(&[1, 2, 4]);
+        state.hard.term = 7;
+        let alone = state.restart_alone(here, false, 1).unwrap();
+        assert_eq!((alone.configuration, alone.epoch), (Configuration::of_voters([here]), 1));
+        assert_eq!((alone.hard.term, alone.hard.vote), (8, None));
+        assert_eq!(state.restart_alone(here, true, 1), Err(RecoverError::CatchUp));
+        assert_eq!(state.restart_alone(here, false, 0), Err(RecoverError::Undeclared));
+        state.is_removed = true;
+        assert_eq!(state.restart_alone(here, false, 1), Err(RecoverError::NoSurvivor));
     }
 }
