@@ -42,6 +42,7 @@ pub mod topology;
 mod trees;
 
 pub use consistent::GROUPS;
+pub use consistent::adopt::{AdoptError, Adoption, CopyReport};
 pub use consistent::agreement::{Agreement, RegisteredProcess};
 pub use consistent::birth::{FoundBirth, read_birth};
 pub use consistent::recover::{KnownCluster, RecoverGroupError, RecoverableGroup, Recovery, recoveries};
@@ -59,5 +60,6 @@ pub use shard::{
     TreesStatus, Turns,
 };
 pub use store::{Adapter, Store};
-pub use strong::group::{RecoverError, StrongReads};
+pub use strong::group::{Configuration, RecoverError, StrongReads, VoterId};
+pub use strong::survey;
 pub use topology::{Budget, Epoch, Topology};

@@ -1,12 +1,14 @@
 //! The groups of consistent bucket types, for operators: the agreement, and the groups of this node's shards.
 //!
 //! The membership's thread is asked for the agreement. Every shard is asked in its box, and answers in its own turn;
-//! whoever asks waits for all of them.
+//! whoever asks waits for all of them. So are the copies of a restored node surveyed, and its hold ended.
 
 use crate::mailbox::{Mail, Mailboxes};
 use crate::membership::{self, Answered};
-use node::{GroupReport, GroupRole, Shard, ShardId};
+use bytes::Bytes;
+use node::{CopyReport, GroupReport, GroupRole, Shard, ShardId, VoterId};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -16,6 +18,12 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// The groups of a shard, each with the name of its leader.
 pub type GroupsTold = Vec<(GroupReport, Option<String>)>;
+
+/// The copies of groups of a shard.
+pub type CopiesTold = Vec<CopyReport>;
+
+/// How many groups a shard has adopted, or why none.
+pub type AdoptTold = Result<usize, String>;
 
 /// Asks a shard.
 pub fn of_shard(shard: &Shard) -> GroupsTold {
@@ -42,19 +50,14 @@ impl NodeGroups {
         if agreed.status != 200 {
             return agreed;
         }
-        let mut asked = Vec::new();
-        for shard in (0..self.shards).map(ShardId) {
-            let (tell, told) = oneshot::channel();
-            self.mailboxes.of(shard).put(&mut vec![Mail::Groups(tell)]);
-            asked.push((shard, told));
-        }
-        let mut groups = Vec::new();
-        for (shard, told) in asked {
-            let Ok(Ok(told)) = tokio::time::timeout(ANSWER_MAX, told).await else {
-                return Answered::wrong(503, format!("shard {} does not answer", shard.0));
-            };
-            groups.extend(told.into_iter().map(|(report, leader)| (shard, report, leader)));
-        }
+        let told = match self.of_all(Mail::Groups).await {
+            Ok(told) => told,
+            Err(answered) => return answered,
+        };
+        let of_shard = |(shard, told): (ShardId, GroupsTold)| {
+            told.into_iter().map(move |(report, leader)| (shard, report, leader))
+        };
+        let mut groups: Vec<_> = told.into_iter().flat_map(of_shard).collect();
         groups.sort_by_key(|(_, report, _)| (report.n_val, report.prefix));
         let mut body = agreed.body;
         body["summary"] = summary(groups.iter().map(|(_, report, _)| report));
@@ -62,6 +65,73 @@ impl NodeGroups {
             groups.iter().map(|(shard, report, leader)| shown(*shard, report, leader.as_deref())).collect();
         Answered { status: 200, body }
     }
+
+    /// Answers an operator who surveys the copies of groups. The copies are those of after the survey's number.
+    pub async fn copies(&self, membership: &membership::Handle) -> Answered {
+        let survey = membership.survey().await;
+        if survey.status != 200 {
+            return survey;
+        }
+        let told = match self.of_all(Mail::Copies).await {
+            Ok(told) => told,
+            Err(answered) => return answered,
+        };
+        let mut body = survey.body;
+        body["copies"] = told.iter().flat_map(|(_, copies)| copies).map(shown_copy).collect();
+        Answered { status: 200, body }
+    }
+
+    /// Has this restored node go on with the groups that were chosen for it.
+    pub async fn release(&self, membership: &membership::Handle, body: Bytes) -> Answered {
+        let (survey, adoption) = match membership.begin_release(body).await {
+            Ok((survey, adoption)) => (survey, Arc::new(adoption)),
+            Err(answered) => return answered,
+        };
+        match self.of_all(|tell| Mail::Adopt(Arc::clone(&adoption), tell)).await {
+            Ok(told) => match told.into_iter().find_map(|(_, told)| told.err()) {
+                None => membership.end_release(survey, adoption).await,
+                Some(why) => Answered::wrong(409, why),
+            },
+            Err(answered) => answered,
+        }
+    }
+
+    /// Asks all shards. Whoever asks waits for all of them.
+    async fn of_all<T>(
+        &self,
+        ask: impl Fn(oneshot::Sender<T>) -> Mail,
+    ) -> Result<Vec<(ShardId, T)>, Answered> {
+        let mut asked = Vec::new();
+        for shard in (0..self.shards).map(ShardId) {
+            let (tell, told) = oneshot::channel();
+            self.mailboxes.of(shard).put(&mut vec![ask(tell)]);
+            asked.push((shard, told));
+        }
+        let mut all = Vec::new();
+        for (shard, told) in asked {
+            let Ok(Ok(told)) = tokio::time::timeout(ANSWER_MAX, told).await else {
+                return Err(Answered::wrong(503, format!("shard {} does not answer", shard.0)));
+            };
+            all.push((shard, told));
+        }
+        Ok(all)
+    }
+}
+
+fn shown_copy(CopyReport { n_val, prefix, copy }: &CopyReport) -> Value {
+    let numbers = |voters: &BTreeSet<VoterId>| -> Vec<String> {
+        voters.iter().map(|voter| format!("{:016x}", voter.number())).collect()
+    };
+    json!({
+        "n_val": n_val,
+        "prefix": prefix,
+        "rank": copy.rank,
+        "epoch": copy.epoch,
+        "last": copy.last,
+        "voters": numbers(&copy.configuration.voters),
+        "outgoing": numbers(&copy.configuration.outgoing),
+        "fault": copy.fault.map(|fault| fault.to_string()),
+    })
 }
 
 fn summary<'g>(reports: impl Iterator<Item = &'g GroupReport> + Clone) -> Value {

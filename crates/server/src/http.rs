@@ -36,7 +36,7 @@ use base::budget::LARGE_BYTES;
 use bytes::Bytes;
 use figures::Format;
 use node::SlowRequests;
-use node::http::{Claim, ClusterPage, HostNames, Incoming, Question, Session};
+use node::http::{Claim, ClusterPage, HostNames, Incoming, Question, Session, StrongPage};
 use os::Address;
 use protocol::http::Waits;
 use serde::Serialize;
@@ -370,7 +370,11 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         Question::Backup(page, body) => Some(wide.backups.ask(*page, body)),
         Question::Compact(page) => Some(wide.compactions.ask(*page).await),
         Question::Trees(page, body) => Some(wide.trees.ask(*page, body).await),
-        Question::Strong => Some(wide.groups.ask(&wide.membership).await),
+        Question::Strong(StrongPage::Show, _) => Some(wide.groups.ask(&wide.membership).await),
+        Question::Strong(StrongPage::Copies, _) => Some(wide.groups.copies(&wide.membership).await),
+        Question::Strong(StrongPage::Release, body) => {
+            Some(wide.groups.release(&wide.membership, body.clone()).await)
+        }
         Question::Log(body) => Some(levels::ask(&*wide.log, body.as_deref())),
         Question::Slow(body) => Some(slow::ask(&wide.slow, body.as_deref())),
         Question::Targets => {
@@ -394,7 +398,7 @@ async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mu
         | Question::Backup(..)
         | Question::Compact(_)
         | Question::Trees(..)
-        | Question::Strong
+        | Question::Strong(..)
         | Question::Targets
         | Question::Log(_)
         | Question::Slow(_)

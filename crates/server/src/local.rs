@@ -169,11 +169,16 @@ impl Local {
             | Mail::Budget(_)
             | Mail::Agreement(_)
             | Mail::KeepBirth(_)
+            | Mail::Adopt(..)
                 if self.closing.get() => {}
             Mail::Backup(asked) => shard.control().begin_backup(asked),
             Mail::Compact(page, tell) => drop(tell.send(compact::put_to(page, shard))),
             // Whoever asked may have given up.
             Mail::Groups(tell) => drop(tell.send(groups::of_shard(shard))),
+            Mail::Copies(tell) => drop(tell.send(shard.status().copies())),
+            Mail::Adopt(adoption, tell) => {
+                drop(tell.send(shard.adopt(&adoption).map_err(|it| it.to_string())))
+            }
             Mail::Trees(ask, tell) => drop(tell.send(ask.put_to(shard))),
             Mail::Topology(topology) => shard.topology(Topology::clone(&topology)),
             Mail::Budget(budget) => shard.budget(budget),

@@ -6,12 +6,12 @@
 //! not read.
 
 use crate::compact::CompactTold;
-use crate::groups::GroupsTold;
+use crate::groups::{AdoptTold, CopiesTold, GroupsTold};
 use crate::trees::{TreesAsk, TreesTold};
 use base::spawn::Outcome;
 use engine::backup::StoreFiles;
 use node::http::CompactPage;
-use node::{Agreement, Budget, Hop, PeerMessage, ShardId, Topology};
+use node::{Adoption, Agreement, Budget, Hop, PeerMessage, ShardId, Topology};
 use ring::{Birth, NodeId};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, oneshot};
@@ -66,6 +66,10 @@ pub enum Mail {
     Compact(CompactPage, oneshot::Sender<CompactTold>),
     /// The state of the receiver's groups, and whom to tell.
     Groups(oneshot::Sender<GroupsTold>),
+    /// The receiver's copies of groups, and whom to tell.
+    Copies(oneshot::Sender<CopiesTold>),
+    /// Groups that the receiver's restored store goes on with, and whom to tell how many it has taken.
+    Adopt(Arc<Adoption>, oneshot::Sender<AdoptTold>),
     /// Something about the receiver's hash trees, and whom to tell how it stands with them then.
     Trees(TreesAsk, oneshot::Sender<TreesTold>),
     /// A link that the receiver uses has come up or gone down.

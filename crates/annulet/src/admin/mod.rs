@@ -12,7 +12,7 @@
 //! * `service.rs`: waiting for a node.
 //! * `slow.rs`: slow requests of a node.
 //! * `stat.rs`: statistics of a node.
-//! * `strong.rs`: groups of consistent bucket types. `recover.rs`: their recovery.
+//! * `strong.rs`: groups of consistent bucket types. `recover.rs`: their recovery. `restored/`: that of restored nodes.
 //! * `table.rs`: tables for people.
 //! * `types.rs`: bucket types.
 
@@ -27,6 +27,7 @@ pub(crate) mod login;
 mod purge;
 mod recover;
 mod redact;
+mod restored;
 mod security;
 mod service;
 mod slow;

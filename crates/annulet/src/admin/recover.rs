@@ -7,6 +7,8 @@
 //!
 //! Invariant: nothing is written before all shards of the folder are judged.
 //!
+//! With `--all` it is another command, for nodes that were restored and run (`restored/mod.rs`).
+//!
 //! Left out: a node that runs, the declaration of the loss (`declare-lost`), and other survivors: each is recovered at
 //! its own node.
 
@@ -25,6 +27,7 @@ use os::{OsClock, OsDisk, OsRng};
 use ring::{Birth, NodeId};
 use server::StoppedNode;
 
+use super::restored;
 use crate::failure::{self, FAILED, Failure, UNUSABLE};
 use crate::plural::count;
 use crate::repair;
@@ -34,9 +37,14 @@ use crate::report::Report;
 #[derive(clap::Args)]
 pub struct Args {
     /// Data folder of a stopped node that survived.
-    #[arg(long, value_hint = ValueHint::DirPath, value_name = "DIR")]
-    data: PathBuf,
-    /// Recover the groups: acknowledged writes that no survivor has are lost. This cannot be undone.
+    #[arg(long, value_hint = ValueHint::DirPath, value_name = "DIR", required_unless_present = "all")]
+    data: Option<PathBuf>,
+    /// Recover the groups of nodes that were restored from backups and run: the best copy of each group goes on.
+    #[arg(long, conflicts_with = "data")]
+    all: bool,
+    #[command(flatten)]
+    nodes: restored::Nodes,
+    /// Recover the groups: acknowledged writes that no survivor or backup has are lost. This cannot be undone.
     #[arg(long)]
     accept_loss: bool,
 }
@@ -56,16 +64,23 @@ struct Counts {
 
 /// Shows the losses that are possible, and recovers the groups if they are accepted.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    failure::check_links(&args.data)?;
-    let unusable = |text: &str| Failure::new(UNUSABLE, format!("{}: {text}", args.data.display()));
-    let stopped = StoppedNode::open(&args.data).map_err(|error| Failure::new(UNUSABLE, error.to_string()))?;
+    match &args.data {
+        Some(data) => of_stopped(data, args.accept_loss),
+        None => restored::run(&args.nodes, args.accept_loss),
+    }
+}
+
+fn of_stopped(data: &Path, is_accepted: bool) -> Result<(), Failure> {
+    failure::check_links(data)?;
+    let unusable = |text: &str| Failure::new(UNUSABLE, format!("{}: {text}", data.display()));
+    let stopped = StoppedNode::open(data).map_err(|error| Failure::new(UNUSABLE, error.to_string()))?;
     let stopped = stopped.ok_or_else(|| unusable("no metadata log of a node is here"))?;
     let cluster = stopped.known_cluster();
     if cluster.foundings.is_empty() || stopped.births().is_empty() {
         return Err(unusable("there are no consistent bucket types: nothing to recover"));
     }
 
-    let open = |(shard, registered): (u16, &Birth)| Judged::open(&args.data, shard, *registered, &cluster);
+    let open = |(shard, registered): (u16, &Birth)| Judged::open(data, shard, *registered, &cluster);
     let judged = (0..).zip(stopped.births()).map(open).collect::<Result<Vec<Judged>, Failure>>()?;
     let mut out = Report::of_stdout();
     let (mut counts, names) = (Counts::default(), stopped.names());
@@ -73,9 +88,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         store.tell(&mut out, &names, &mut counts)?;
     }
     for store in judged {
-        store.finish(args.accept_loss)?;
+        store.finish(is_accepted)?;
     }
-    counts.tell(&mut out, args.accept_loss)?;
+    counts.tell(&mut out, is_accepted)?;
     if counts.refused > 0 { Err(Failure::new(FAILED, "")) } else { Ok(()) }
 }
 

@@ -1,6 +1,7 @@
 //! `annulet admin strong status`, also `ensemble-status`: the groups of consistent bucket types at a node.
 //!
-//! `declare-lost` and `recover` bring groups back whose majority is lost; `recover` is in `recover.rs`.
+//! `declare-lost` and `recover` bring groups back whose majority is lost; `recover` is in `recover.rs`. The groups of
+//! restored nodes are brought back by `recover --all`.
 
 use super::cluster::{Shown, each, taken};
 use super::recover;
@@ -8,6 +9,10 @@ use super::table::{cell, table};
 use crate::failure::Failure;
 use crate::plural::len;
 use serde_json::{Value, json};
+
+/// The first line about a restored node.
+const HELD: &str = "this node was restored: its groups are held back until all nodes are up and \
+                    `annulet admin strong recover --all` is run";
 
 /// Commands for consistent bucket types.
 #[derive(clap::Subcommand)]
@@ -17,7 +22,8 @@ pub enum Command {
     /// Declare the stores of dead members lost for good, before `recover`. Without --accept-loss, only check it.
     DeclareLost(DeclareLost),
     /// Recover the groups of a stopped node whose majority was declared lost: the survivors become their only voters.
-    /// Without --accept-loss it shows the end of each group's log here, and changes no group.
+    /// With --all, recover the groups of nodes that were restored from backups. Without --accept-loss it shows the
+    /// groups, and changes none.
     Recover(recover::Args),
 }
 
@@ -92,6 +98,10 @@ fn text(status: &Value, all: bool) -> String {
     let members: Vec<Vec<String>> = each(&status["members"]).map(member).collect();
     let groups: Vec<Vec<String>> =
         each(&status["groups"]).filter(|it| all || needs_look(it)).map(group).collect();
+    let summary = match status["held"] == true {
+        true => format!("{HELD}\n\n{summary}"),
+        false => summary,
+    };
     let mut parts = vec![
         summary,
         table(&["n_val", "founding", "epoch", "partitions", "nodes"], &foundings),
@@ -194,6 +204,15 @@ mod tests {
         let lines: Vec<&str> = all.lines().collect();
         assert_eq!(lines.len(), 12);
         assert!(lines[10].ends_with("yes      leased"), "{all}");
+    }
+
+    #[test]
+    fn a_restored_node_names_the_command_that_lets_it_go_on() {
+        let mut status = status(&json!([]));
+        assert!(!text(&status, false).contains("held back"));
+        status["held"] = true.into();
+        let shown = text(&status, false);
+        assert!(shown.starts_with(HELD) && HELD.contains("annulet admin strong recover --all"), "{shown}");
     }
 
     #[test]

@@ -23,19 +23,21 @@ pub struct Args {
     /// The new data folder, empty or missing.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     data: PathBuf,
-    /// Restore a backup of a node with consistent bucket types, too. Their objects are not served afterwards.
-    #[arg(long)]
-    without_consistent: bool,
     /// Leave out all users, groups, sources and grants. Afterwards security is on, and nobody can log in: the node is
     /// administered by its local socket. Of a cluster, all nodes are restored so.
     #[arg(long)]
     without_users: bool,
 }
 
+/// The hint for a backup with consistent bucket types. Each restored store is another voter than the one that was backed
+/// up, so the node takes part in no group until an operator has chosen among the copies of all nodes.
+const HELD: &str = "objects of consistent bucket types are held back: when all nodes run, \
+                    `annulet admin strong recover --all` brings them back";
+
 /// Makes a data folder of it, or leaves nothing.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let was_there = is_empty(&args.data)?;
-    check_groups(args)?;
+    let has_groups = has_groups(&args.folder).map_err(|error| Failure::new(FAILED, error.to_string()))?;
     let mut bar = Bar::new("restore");
     let (disk, rng) = (&mut OsDisk::blocking(), &mut OsRng::new());
     let restored = restore(
@@ -73,24 +75,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             args.data.display()
         )?;
     }
-    Ok(())
-}
-
-/// Refuses a backup with consistent groups. Each restored store is another voter than the one that was backed up, so no
-/// group has a majority after a restore, and there is no way yet to begin them anew.
-fn check_groups(args: &Args) -> Result<(), Failure> {
-    let has_groups = has_groups(&args.folder).map_err(|error| Failure::new(FAILED, error.to_string()))?;
-    if !has_groups || args.without_consistent {
-        return Ok(());
+    if has_groups {
+        writeln!(out, "{HELD}")?;
     }
-    Err(Failure::new(
-        UNUSABLE,
-        format!(
-            "{}: the backup has consistent bucket types, whose objects cannot be restored yet: --without-consistent \
-             restores all other objects",
-            args.folder.display()
-        ),
-    ))
+    Ok(())
 }
 
 /// Whether the folder is there. It must be empty then.

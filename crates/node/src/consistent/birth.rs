@@ -9,7 +9,7 @@
 //! Invariants
 //! * The birth in force is durable. There is none from the moment on at which another one is given.
 //! * A birth counts only in the life of the store that wrote it: a restored store has a new incarnation, so it has
-//!   none.
+//!   none. The entry stays until the store gets a birth, and tells until then that it was restored.
 //!
 //! Left out: backends other than annulet's, which keep none, so their nodes register no stores.
 //!
@@ -44,6 +44,9 @@ pub struct FoundBirth {
     pub stored: Option<Birth>,
     /// Whether nothing is missing that the store may have promised.
     pub is_complete: bool,
+    /// Whether the store has a birth of another life: it was restored from a backup, or made anew without its manifest,
+    /// and has got no birth since. Its groups are held back until an operator has chosen among their copies.
+    pub is_restored: bool,
 }
 
 /// The birth that a store keeps, with the findings of its open. Blocks; `disk` completes its operations at once.
@@ -58,10 +61,11 @@ pub fn read_birth(store: &mut engine::Store, disk: &mut dyn Disk) -> Result<Foun
         Err(engine::Error::Damaged(_) | engine::Error::Malformed(_)) => Vec::new(),
         entries => entries?,
     };
-    let of_this_life = |(birth, incarnation)| (incarnation == store.incarnation()).then_some(birth);
-    let entry = entries.iter().find(|(key, _)| **key == *key::BIRTH);
+    let entry = entries.iter().find(|(key, _)| **key == *key::BIRTH).and_then(|(_, head)| decode(head));
+    let is_of_this_life = |incarnation| incarnation == store.incarnation();
     Ok(FoundBirth {
-        stored: entry.and_then(|(_, head)| decode(head)).and_then(of_this_life),
+        stored: entry.filter(|(_, incarnation)| is_of_this_life(*incarnation)).map(|(birth, _)| birth),
+        is_restored: entry.is_some_and(|(_, incarnation)| !is_of_this_life(incarnation)),
         is_complete: !store.may_have_lost_groups() && store.check_range(GROUPS.0, GROUPS.1).is_ok(),
     })
 }
@@ -106,6 +110,11 @@ impl BirthKeeper {
         env.birth = None;
         self.keeping = Some(Keeping { birth, seq: None });
         self.write(env);
+    }
+
+    /// Whether the store has a birth, or is about to have one.
+    pub fn has_birth(&self, env: &Env) -> bool {
+        self.keeping.is_some() || env.birth.is_some()
     }
 
     /// Writes a birth once more that the store has refused. To be called a few times a second.

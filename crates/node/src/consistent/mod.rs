@@ -16,6 +16,7 @@
 //!
 //! * `agreement.rs`: the cluster's agreement on groups. * `birth.rs`: the birth of the store. * `group.rs`: one group
 //!   with its store's part. * `report.rs`: reports for operators. * `recover.rs`: recovery of a stopped node's groups.
+//! * `adopt.rs`: the copies of a restored store, and their recovery.
 //!
 //! Invariants: a group takes part only while the cluster has registered this process with this store's birth. Outputs
 //! of a group take effect in their order. Each request is answered once.
@@ -23,6 +24,7 @@
 //! Left out: consensus itself (crate `strong`), records (`engine`), foundings and registrations (`membership` and the
 //! shell).
 
+pub mod adopt;
 pub mod agreement;
 pub mod birth;
 mod catch_up;

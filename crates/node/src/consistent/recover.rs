@@ -19,10 +19,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use engine::{Contents, FoundGroup, GroupBatch, GroupNumber, LogPlace, ProposedEntry};
+use engine::{Contents, FoundContents, FoundGroup, GroupBatch, GroupNumber, LogPlace, ProposedEntry};
 use membership::state::{Founding, StoreBirths};
 use ring::RingSize;
-use strong::group::{Configuration, Entry, GroupState, Payload, Progress, RecoverError, Survivor, VoterId};
+use strong::group::{Configuration, GroupState, Payload, Progress, RecoverError, Survivor, VoterId};
 
 use super::group::{GroupKey, entry_of, place_of, put_state, read_state};
 use crate::hop::ShardId;
@@ -110,6 +110,16 @@ impl RecoverableGroup {
         GroupBatch { group: self.group, state: Some(&self.state), commit, install: None, entries }
     }
 
+    /// The group as its store's next open finds it, once the batch is written.
+    pub(super) fn found_again(&self, mut found: FoundGroup) -> FoundGroup {
+        let (places, contents) = &self.emptied;
+        for entry in found.entries.iter_mut().filter(|entry| places.contains(&entry.place)) {
+            entry.contents = FoundContents::Other(contents.clone());
+        }
+        found.state = Some(self.state.clone());
+        found
+    }
+
     /// Whether this store has an entry of the group.
     pub fn has_entries(&self) -> bool {
         self.survivor.last != Progress::FOUNDED.applied
@@ -150,7 +160,7 @@ pub fn recoveries(found: Vec<FoundGroup>, shard: ShardId, cluster: &KnownCluster
 }
 
 /// A group that has not begun in a store of its first voters.
-fn as_founded(key: GroupKey, founding: &Founding, first: BTreeSet<VoterId>) -> FoundGroup {
+pub(super) fn as_founded(key: GroupKey, founding: &Founding, first: BTreeSet<VoterId>) -> FoundGroup {
     let state = GroupState::found(founding.number, Configuration::of_voters(first));
     FoundGroup {
         group: key.number(),
@@ -180,26 +190,40 @@ fn recover(
     if found.suspect_through.is_some() {
         return Err(RecoverGroupError::Suspect);
     }
-
-    let place = found.entries.last().map_or(found.applied, |last| last.place);
-    let entries: Result<Vec<Entry>, _> = found.entries.into_iter().map(entry_of).collect();
-    let entries = entries.map_err(|_| RecoverGroupError::Damaged)?;
-    let mut emptied = Vec::new();
-    for entry in entries {
-        let Payload::Configuration(configuration) = entry.payload else { continue };
-        if configuration.voters != state.configuration.voters || !configuration.outgoing.is_empty() {
-            return Err(RecoverError::Changing.into());
-        }
-        emptied.push(place_of((entry.index, entry.term)));
+    let changes = |it: &Configuration| it.voters != state.configuration.voters || !it.outgoing.is_empty();
+    if configurations(&found)?.iter().any(|(_, configuration)| changes(configuration)) {
+        return Err(RecoverError::Changing.into());
     }
+    restarted(&found, here, next)
+}
 
-    // A catch-up without an effect ends: its sender may be lost.
+/// The unapplied entries of a group that have a configuration.
+fn configurations(found: &FoundGroup) -> Result<Vec<(LogPlace, Configuration)>, RecoverGroupError> {
+    let mut configurations = Vec::new();
+    for entry in &found.entries {
+        let read = entry_of(entry.clone()).map_err(|_| RecoverGroupError::Damaged)?;
+        if let Payload::Configuration(configuration) = read.payload {
+            configurations.push((entry.place, configuration));
+        }
+    }
+    Ok(configurations)
+}
+
+/// A group of this store whose state is replaced. Its entries with a configuration have no contents any more.
+pub(super) fn restarted(
+    found: &FoundGroup,
+    here: VoterId,
+    next: GroupState,
+) -> Result<RecoverableGroup, RecoverGroupError> {
+    let emptied = configurations(found)?.into_iter().map(|(place, _)| place).collect();
+    let last = found.entries.last().map_or(found.applied, |last| last.place);
     let commit = found.commit.max(found.applied.index);
     Ok(RecoverableGroup {
         group: found.group,
+        // A catch-up without an effect ends: its sender may be lost.
         state: put_state(&next, None),
         emptied: (emptied, Payload::First.encode()),
-        survivor: Survivor { voter: here, last: (place.index, place.term), commit },
+        survivor: Survivor { voter: here, last: (last.index, last.term), commit },
         voters: next.configuration.voters,
         epoch: next.epoch,
     })
@@ -208,7 +232,7 @@ fn recover(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::{FoundContents, FoundEntry, LogPlace};
+    use engine::FoundEntry;
     use ring::Birth;
     use std::sync::Arc;
 

@@ -40,8 +40,8 @@ pub(super) enum Page {
     Trees(TreesPage),
     /// The compaction of the node's stores.
     Compact,
-    /// The groups of consistent bucket types.
-    Strong,
+    /// The groups of consistent bucket types, and the recovery of those of restored nodes.
+    Strong(StrongPage),
     /// The members, for Prometheus.
     Targets,
     /// The levels of the log.
@@ -67,6 +67,17 @@ pub enum TreesPage {
     Compare,
     /// They are made anew from what is stored.
     Rebuild,
+}
+
+/// A page about the groups of consistent bucket types, which the shell answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StrongPage {
+    /// The groups of the node.
+    Show,
+    /// The copies of groups at the node, for a recovery of all nodes.
+    Copies,
+    /// This restored node goes on, with the groups that were chosen for it.
+    Release,
 }
 
 /// A request about the compaction of a node's stores by its shards.
@@ -171,7 +182,8 @@ enum Change {
 pub(super) fn allowed(page: &Page) -> &'static [Method] {
     match page {
         Page::Status | Page::Members | Page::OpenApi | Page::Types => &[Method::Get, Method::Head],
-        Page::Strong | Page::Targets => &[Method::Get, Method::Head],
+        Page::Strong(StrongPage::Show | StrongPage::Copies) | Page::Targets => &[Method::Get, Method::Head],
+        Page::Strong(StrongPage::Release) => &[Method::Post],
         Page::Trees(TreesPage::Show) => &[Method::Get, Method::Head],
         Page::Type(_) => &[Method::Get, Method::Head, Method::Put, Method::Post],
         Page::Cluster(ClusterPage::Show | ClusterPage::Plan | ClusterPage::Transfers) => {
@@ -220,7 +232,7 @@ pub(super) fn request(page: &Page, method: Method, body: &[u8]) -> Result<Option
             (Request::ChangeType(name.clone(), TypeChange::Activate), None, Change::Activate)
         }
         (Page::Status | Page::OpenApi | Page::Cluster(_) | Page::Trees(_), _)
-        | (Page::Strong | Page::Targets | Page::Log | Page::Slow | Page::Security | Page::Whoami, _)
+        | (Page::Strong(_) | Page::Targets | Page::Log | Page::Slow | Page::Security | Page::Whoami, _)
         | (Page::Backup | Page::StopBackup | Page::Compact | Page::Purge | Page::StopPurge, _) => {
             return Ok(None);
         }
@@ -430,7 +442,9 @@ mod tests {
             Page::Backup,
             Page::StopBackup,
             Page::Compact,
-            Page::Strong,
+            Page::Strong(StrongPage::Show),
+            Page::Strong(StrongPage::Copies),
+            Page::Strong(StrongPage::Release),
             Page::Targets,
             Page::Log,
             Page::Slow,

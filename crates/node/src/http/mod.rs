@@ -61,7 +61,7 @@ mod unbuilt;
 #[cfg(test)]
 mod unbuilt_tests;
 
-pub use admin::{BackupPage, ClusterPage, CompactPage, PurgePage, TreesPage};
+pub use admin::{BackupPage, ClusterPage, CompactPage, PurgePage, StrongPage, TreesPage};
 pub use change::Change;
 pub use hosts::{HostName, HostNames};
 pub use login::Claim;

@@ -11,7 +11,7 @@ use protocol::http::Method;
 use protocol::http::target::Query;
 use security::{Needs, Permission as P, Target};
 
-use super::admin::Page;
+use super::admin::{Page, StrongPage};
 use super::fold::{Path, Word};
 use super::route::{Form, Route};
 
@@ -89,7 +89,10 @@ fn of_fold(path: &Path) -> Needs<'_> {
 fn of_page(page: &Page, reads: bool) -> Needs<'_> {
     match page {
         Page::OpenApi | Page::Whoami => Needs::Login,
-        Page::Status | Page::Members | Page::Strong | Page::Targets => Needs::of([P::Stats], Target::Any),
+        Page::Status | Page::Members | Page::Strong(StrongPage::Show) | Page::Targets => {
+            Needs::of([P::Stats], Target::Any)
+        }
+        Page::Strong(StrongPage::Copies | StrongPage::Release) => Needs::of([P::Admin], Target::Any),
         Page::Types
         | Page::Type(_)
         | Page::Activate(_)

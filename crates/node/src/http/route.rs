@@ -8,7 +8,7 @@ use kv::index::Terms;
 use protocol::http::Refused;
 use protocol::http::target::{decode, encode, segments};
 
-use super::admin::{ClusterPage, Page, TreesPage};
+use super::admin::{ClusterPage, Page, StrongPage, TreesPage};
 use super::fold;
 use super::unbuilt::Unbuilt;
 
@@ -134,7 +134,12 @@ fn admin(mut rest: impl Iterator<Item = Bytes>) -> Result<Option<Route>, Refused
             Some(_) => return Ok(None),
         },
         b"compact" => Page::Compact,
-        b"strong" => Page::Strong,
+        b"strong" => match rest.next() {
+            None => Page::Strong(StrongPage::Show),
+            Some(word) if word == "copies" => Page::Strong(StrongPage::Copies),
+            Some(word) if word == "release" => Page::Strong(StrongPage::Release),
+            Some(_) => return Ok(None),
+        },
         b"log" => Page::Log,
         b"slow" => Page::Slow,
         b"security" => Page::Security,

@@ -24,7 +24,7 @@ use protocol::http::target::{self, Query};
 use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused, Waits, date};
 use security::{Access, Denied};
 
-use super::admin::{self, BackupPage, ClusterPage, CompactPage, Page, PurgePage, TreesPage};
+use super::admin::{self, BackupPage, ClusterPage, CompactPage, Page, PurgePage, StrongPage, TreesPage};
 use super::change::Change;
 use super::fault::Fault;
 use super::fold;
@@ -91,8 +91,8 @@ pub enum Question {
     Trees(TreesPage, Bytes),
     /// The state of the compaction of the node's stores, or its begin.
     Compact(CompactPage),
-    /// The state of the groups of consistent bucket types.
-    Strong,
+    /// The groups of consistent bucket types, or their recovery. With the request's body.
+    Strong(StrongPage, Bytes),
     /// How is the node's purge, or may one be begun?
     Purge(PurgePage),
     /// A command about users, groups, sources and grants, in the request's body, which may have a password.
@@ -546,7 +546,7 @@ impl Session {
                 Incoming::Question(Question::Compact(CompactPage::Begin))
             }
             Page::Compact => Incoming::Question(Question::Compact(CompactPage::Show)),
-            Page::Strong => Incoming::Question(Question::Strong),
+            Page::Strong(page) => Incoming::Question(Question::Strong(*page, Bytes::copy_from_slice(body))),
             Page::Targets => Incoming::Question(Question::Targets),
             Page::Log => {
                 let body = (method == Method::Post).then(|| Bytes::copy_from_slice(body));

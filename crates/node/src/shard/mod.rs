@@ -49,6 +49,7 @@ pub use status::{ShardStats, ShardStatus};
 
 use crate::anti_entropy::AntiEntropy;
 use crate::consistent::ConsistentGroups;
+use crate::consistent::adopt::{AdoptError, Adoption};
 use crate::consistent::agreement::Agreement;
 use crate::consistent::birth::BirthKeeper;
 use crate::coverage::Coverage;
@@ -631,6 +632,18 @@ impl Shard {
     pub fn keep_birth(&mut self, birth: Birth) {
         self.birth.keep(&mut self.env, birth);
         self.drain();
+    }
+
+    /// Makes this restored store the only voter of the groups that were chosen for it, under the birth that it gets next
+    /// ([`Shard::keep_birth`]). Returns their number.
+    ///
+    /// # Errors
+    /// [`AdoptError`]; then no group takes part, and it can be tried again in a later epoch.
+    pub fn adopt(&mut self, adoption: &Adoption) -> Result<usize, AdoptError> {
+        let has_birth = self.birth.has_birth(&self.env);
+        let adopted = self.consistent.adopt(&mut self.env, adoption, has_birth);
+        self.drain();
+        adopted
     }
 
     /// The store's birth, once it is durable.

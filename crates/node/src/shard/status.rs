@@ -3,6 +3,7 @@
 use super::Shard;
 use super::counters::ShardCounters;
 use crate::anti_entropy::status::TreesStatus;
+use crate::consistent::adopt::CopyReport;
 use crate::consistent::report::{GroupCounts, GroupReport};
 use crate::handoff::receiver::TransferStatus;
 use crate::peer::NodeId;
@@ -162,6 +163,11 @@ impl<'a> ShardStatus<'a> {
     /// The state of each group at this shard's store; none before its node has a consistent bucket type.
     pub fn groups(&self) -> Vec<GroupReport> {
         self.shard.consistent.reports()
+    }
+
+    /// The copy of each group that this shard's store has, or should have.
+    pub fn copies(&self) -> Vec<CopyReport> {
+        self.shard.consistent.copies(&self.shard.env)
     }
 
     /// How far inbound transfers are.

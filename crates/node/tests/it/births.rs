@@ -66,7 +66,7 @@ fn a_birth_is_told_when_it_is_durable_and_outlives_a_crash() {
     let data = tempfile::tempdir().unwrap();
     let hold = Arc::default();
     let (mut shard, found) = open(data.path(), &hold);
-    assert_eq!(found, FoundBirth { stored: None, is_complete: true });
+    assert_eq!(found, FoundBirth { stored: None, is_complete: true, is_restored: false });
     shard.keep_birth(birth(7));
     let mut outputs = Vec::new();
     shard.take_outputs(&mut outputs);
@@ -100,7 +100,7 @@ fn a_birth_that_cannot_be_written_is_not_told() {
 }
 
 #[test]
-fn a_restored_store_has_no_birth() {
+fn a_restored_store_has_no_birth_until_it_gets_one() {
     let data = tempfile::tempdir().unwrap();
     let hold = Arc::default();
     let (mut shard, _) = open(data.path(), &hold);
@@ -111,5 +111,13 @@ fn a_restored_store_has_no_birth() {
     let state = manifest::find(disk, &dir).unwrap().unwrap().state;
     let incarnation = state.incarnation + 1;
     manifest::write(disk, &dir, &renewed(state, incarnation)).unwrap();
-    assert_eq!(open(data.path(), &hold).1, FoundBirth { stored: None, is_complete: true });
+    let restored = FoundBirth { stored: None, is_complete: true, is_restored: true };
+    assert_eq!(open(data.path(), &hold).1, restored);
+    let (mut shard, found) = open(data.path(), &hold);
+    assert_eq!(found, restored, "it stays so until it has a birth");
+    shard.keep_birth(birth(8));
+    told(&mut shard);
+    drop(shard);
+    let found = FoundBirth { stored: Some(birth(8)), is_complete: true, is_restored: false };
+    assert_eq!(open(data.path(), &hold).1, found);
 }

@@ -5,9 +5,11 @@
 //! 2. A store that has forgotten gets a new one, and so does one that was declared lost while this process runs, and
 //!    all stores of a folder that turns out to be an older copy.
 //! 3. When all shards keep their births durably, they are registered; again until the state shows it.
+//! 4. Restored stores get no births while groups are founded: the node is *held back*, and takes part in no group. An
+//!    operator chooses among the copies of all nodes, and ends that ([`Births::release`]).
 //!
 //! Invariants: no birth is registered that is not durable; a process that the log does not have as the node's last
-//! start registers nothing.
+//! start registers nothing, and neither does a node that is held back.
 //!
 //! Left out: the stores' part, which `node::consistent::birth` has. A node with another backend than annulet's has no
 //! births, and never registers.
@@ -49,6 +51,10 @@ pub(super) struct Births {
     known: BTreeSet<Birth>,
     /// When the registration is proposed once more.
     again: Option<Monotonic>,
+    /// Whether an operator has let restored stores go on.
+    is_released: bool,
+    /// The births with which they go on, until they are decided on.
+    released: Vec<Birth>,
     rng: Box<dyn Rng>,
 }
 
@@ -56,7 +62,35 @@ impl Births {
     /// Of a node whose stores were found like this.
     pub(super) fn new(found: Vec<FoundBirth>, ring_bits: u8, rng: Box<dyn Rng>) -> Births {
         let (decided, known) = (Vec::new(), BTreeSet::new());
-        Births { found, ring_bits, is_older_copy: false, decided, known, again: None, rng }
+        Births {
+            found,
+            ring_bits,
+            is_older_copy: false,
+            decided,
+            known,
+            again: None,
+            is_released: false,
+            released: Vec::new(),
+            rng,
+        }
+    }
+
+    /// Whether groups are held back: stores were restored, and groups are founded of which they may have copies.
+    pub(super) fn are_held(&self, state: &State) -> bool {
+        let is_restored = self.found.iter().any(|found| found.is_restored);
+        is_restored && !self.is_released && self.decided.is_empty() && state.foundings().next().is_some()
+    }
+
+    /// Draws a birth for each store of a node that is held back, to be kept after its release.
+    pub(super) fn draw(&mut self) -> Vec<Birth> {
+        self.found.iter().map(|_| Birth::draw(&mut *self.rng)).collect()
+    }
+
+    /// Lets restored stores go on with births that were drawn for them. Their shards hear of them with the next step.
+    pub(super) fn release(&mut self, births: Vec<Birth>) {
+        assert_eq!(births.len(), self.found.len(), "each store has a birth");
+        self.is_released = true;
+        self.released = births;
     }
 
     /// How many there are.
@@ -92,6 +126,9 @@ impl Births {
             return steps;
         }
 
+        if self.are_held(state) {
+            return steps;
+        }
         if self.decided.is_empty() {
             let before = state.last_registration(own.node).map(|it| &it.stores);
             self.decide(before);
@@ -111,11 +148,16 @@ impl Births {
     /// Decides on all births. A store of which the registration says nothing was not there then.
     fn decide(&mut self, before: Option<&StoreBirths>) {
         let (is_older_copy, rng) = (self.is_older_copy, &mut *self.rng);
+        let released = std::mem::take(&mut self.released);
         let birth = |(shard, found): (usize, &FoundBirth)| {
             let registered = before.and_then(|before| before.births.get(shard).copied());
             Birth::at_start(found.stored, registered, found.is_complete && !is_older_copy, rng)
         };
-        self.decided = self.found.iter().enumerate().map(birth).collect();
+        self.decided = match released.is_empty() {
+            true => self.found.iter().enumerate().map(birth).collect(),
+            // States of groups name them.
+            false => released,
+        };
         let registered = before.iter().flat_map(|before| before.births.iter());
         self.known.extend(self.decided.iter().chain(registered));
     }
@@ -191,7 +233,7 @@ mod tests {
     }
 
     fn kept(number: u64) -> FoundBirth {
-        FoundBirth { stored: Some(birth(number)), is_complete: true }
+        FoundBirth { stored: Some(birth(number)), is_complete: true, is_restored: false }
     }
 
     fn births(found: &[FoundBirth]) -> Births {
@@ -344,5 +386,33 @@ mod tests {
         births.renew();
         let again = births.advance(&state, &own(5, 9), &board, NOW).given;
         assert_ne!(again, given);
+    }
+
+    #[test]
+    fn restored_stores_get_no_births_while_groups_are_founded_until_they_are_released() {
+        let restored = FoundBirth { stored: None, is_complete: true, is_restored: true };
+        let (mut births, board, mut state) = (births(&[restored, restored]), Board::new(2), state(1, 1));
+        assert!(!births.are_held(&state), "there are no groups");
+        let stores = StoreBirths { ring_bits: 3, births: [birth(5), birth(6)].into() };
+        state.apply(&Command::RegisterStores { node: NodeId(0), starts: 1, start: 1, stores }).unwrap();
+        let expected = state.version();
+        state.apply(&Command::FoundGroups { expected, n_val: 3, number: 9 }).unwrap();
+        start_again(&mut state, 2, 2);
+        let own = own(2, 2);
+        assert!(births.are_held(&state));
+        assert_eq!(births.advance(&state, &own, &board, NOW), BirthSteps::default());
+
+        let drawn = births.draw();
+        births.release(drawn.clone());
+        let given = births.advance(&state, &own, &board, NOW).given;
+        assert_eq!(given.iter().map(|(_, birth)| *birth).collect::<Vec<_>>(), drawn);
+        keep(&board, &given);
+        state.apply(&births.advance(&state, &own, &board, NOW).proposed.unwrap()).unwrap();
+        assert_eq!(numbers(&state), Some(drawn.iter().map(|it| it.number()).collect()));
+        assert!(!births.are_held(&state));
+        // Found out by the refusal of another member: the states name births that never vote again.
+        births.renew();
+        let again = births.advance(&state, &own, &board, NOW).given;
+        assert!(again.iter().all(|(_, birth)| !drawn.contains(birth)));
     }
 }

@@ -15,6 +15,7 @@
 //! * `admission.rs`: newcomers at the door.
 //! * `births.rs`: the births of this node's stores. `agreement.rs`: the agreement that shards get.
 //!   `founding.rs`: the activation of a consistent bucket type. `loss.rs`: stores that are declared lost.
+//!   `restored.rs`: the groups of a restored node.
 //!   `strong.rs`: all of that for operators. `stopped.rs`: the membership of a node that does not run.
 //! * `policy.rs`: commands about security. `mark.rs`: the mark of a folder that security is on. `ready.rs`: members of older programs.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
@@ -42,6 +43,7 @@ mod publisher;
 mod reach;
 mod ready;
 mod refusals;
+mod restored;
 mod standing;
 mod stopped;
 mod strong;
@@ -87,13 +89,14 @@ use loss::Loss;
 use mark::SecurityMark;
 use n_vals::Replicas;
 use node::http::ClusterPage;
-use node::{Epoch, FoundBirth, PeerMessage, Shard, ShardId};
+use node::{Adoption, Epoch, FoundBirth, PeerMessage, Shard, ShardId};
 use operator::Operators;
 use os::{OsClock, OsRng};
 use policy::PolicyChanges;
 use publisher::Publisher;
 use reach::{MajorityLog, Said};
 use refusals::{RefusalLog, WritesSaid};
+use restored::Restored;
 use ring::{Birth, NodeId, RingVersion};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -140,6 +143,12 @@ enum Event {
     Admitted { node: NodeId, life: u64 },
     /// An operator asks for the agreement on consistent groups.
     Groups { answer: oneshot::Sender<Answered> },
+    /// An operator surveys the copies of groups at this node.
+    Survey { answer: oneshot::Sender<Answered> },
+    /// An operator has chosen groups that this restored node goes on with.
+    Release { body: Bytes, answer: oneshot::Sender<Result<(u64, Adoption), Answered>> },
+    /// The shards have adopted the groups of that survey.
+    Adopted { survey: u64, adoption: Arc<Adoption>, answer: oneshot::Sender<Answered> },
     /// Groups of consistent bucket types are wanted, of so many voters.
     Found { n_val: u32, answer: oneshot::Sender<Answered> },
     /// An operator has a command about security.
@@ -266,6 +275,36 @@ impl Handle {
         answered.await.unwrap_or_else(|_| Answered::wrong(503, "the node is stopping"))
     }
 
+    /// Answers an operator: this node's part in the agreement on groups, as a survey of their copies needs it.
+    pub async fn survey(&self) -> Answered {
+        let (answer, answered) = oneshot::channel();
+        if self.events.try_send(Event::Survey { answer }).is_err() {
+            return Answered::wrong(503, "too many questions wait");
+        }
+        answered.await.unwrap_or_else(|_| Answered::wrong(503, "the node is stopping"))
+    }
+
+    /// Checks the groups that an operator has chosen for this restored node. They come with the number of the survey.
+    ///
+    /// # Errors
+    /// The answer for the operator.
+    pub async fn begin_release(&self, body: Bytes) -> Result<(u64, Adoption), Answered> {
+        let (answer, answered) = oneshot::channel();
+        if self.events.try_send(Event::Release { body, answer }).is_err() {
+            return Err(Answered::wrong(503, "too many questions wait"));
+        }
+        answered.await.unwrap_or_else(|_| Err(Answered::wrong(503, "the node is stopping")))
+    }
+
+    /// Ends the hold of a restored node whose shards have adopted these groups.
+    pub async fn end_release(&self, survey: u64, adoption: Arc<Adoption>) -> Answered {
+        let (answer, answered) = oneshot::channel();
+        if self.events.try_send(Event::Adopted { survey, adoption, answer }).is_err() {
+            return Answered::wrong(503, "too many questions wait");
+        }
+        answered.await.unwrap_or_else(|_| Answered::wrong(503, "the node is stopping"))
+    }
+
     /// Has the groups of consistent bucket types with this number of replicas founded, unless they are. Answers 200, or
     /// why not; within [`FOUNDING_MAX`](founding::FOUNDING_MAX).
     pub async fn found(&self, n_val: u32) -> Answered {
@@ -342,6 +381,7 @@ pub struct Part {
     admissions: Admissions,
     publisher: Publisher,
     births: Births,
+    restored: Restored,
     agreement: AgreementPublisher,
     policy: PolicyChanges,
     mark: SecurityMark,
@@ -412,6 +452,7 @@ impl Part {
             admissions,
             publisher,
             births: Births::new(Vec::new(), 0, rng()),
+            restored: Restored::default(),
             agreement: AgreementPublisher::default(),
             policy: PolicyChanges::new(PolicyFollower::new(Arc::clone(policies), mark.is_set())),
             mark,
@@ -510,7 +551,20 @@ impl Part {
                     self.admissions.ask(newcomer, answer, self.clock.now());
                 }
                 // The caller may have gone.
-                Ok(Event::Groups { answer }) => drop(answer.send(strong::show(&self.membership))),
+                Ok(Event::Groups { answer }) => {
+                    drop(answer.send(strong::show(&self.membership, &self.births)));
+                }
+                Ok(Event::Survey { answer }) => {
+                    let rng = &mut OsRng::new();
+                    drop(answer.send(self.restored.survey(&self.membership, &self.births, rng)));
+                }
+                Ok(Event::Release { body, answer }) => {
+                    drop(answer.send(self.restored.begin(&body, &self.membership, &mut self.births)));
+                }
+                Ok(Event::Adopted { survey, adoption, answer }) => {
+                    let (membership, births) = (&self.membership, &mut self.births);
+                    drop(answer.send(self.restored.end(survey, &adoption, membership, births)));
+                }
                 Ok(Event::Found { answer, .. } | Event::Policy { answer, .. }) if self.files.is_none() => {
                     let why = "this node does not keep its metadata log: see its log for the reason";
                     // The caller may have gone.
@@ -610,6 +664,9 @@ impl Part {
     fn see_to_births(&mut self, mailboxes: &Mailboxes, now: Monotonic) -> Option<Input> {
         let state = self.membership.state()?;
         let own = self.membership.log().identity();
+        if let Some(text) = self.restored.warning(self.births.are_held(state)) {
+            tracing::warn!("{text}");
+        }
         let BirthSteps { given, proposed } = self.births.advance(state, own, self.operators.board(), now);
         for (shard, birth) in given {
             mailboxes.of(shard).put(&mut vec![Mail::KeepBirth(birth)]);

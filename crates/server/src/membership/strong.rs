@@ -1,18 +1,20 @@
 //! The agreement on consistent groups as JSON, for operators. `docs/api/admin.yaml` describes it.
 
+use super::births::Births;
 use super::operator::Answered;
 use ::membership::Membership;
 use ::membership::state::{Founding, Record, State};
 use ring::NodeId;
 use serde_json::{Value, json};
 
-/// Answers an operator: foundings and registrations.
-pub(super) fn show(membership: &Membership) -> Answered {
+/// Answers an operator: foundings and registrations, and whether this restored node holds its groups back.
+pub(super) fn show(membership: &Membership, births: &Births) -> Answered {
     let Some(state) = membership.state() else {
         return Answered::wrong(503, "this node does not know the cluster's current state");
     };
     Answered::ok(json!({
         "here": name(state, membership.log().identity().node),
+        "held": births.are_held(state),
         "registers": state.registers_stores(),
         "foundings": state.foundings().map(|(n_val, it)| founding(state, n_val, it)).collect::<Vec<_>>(),
         "members": state.members().values().map(|record| member(state, record)).collect::<Vec<_>>(),

@@ -147,8 +147,15 @@ impl Server {
 
 /// The answer of `address` to an HTTP request for `path`.
 pub fn http_get(address: &str, path: &str) -> String {
+    http(address, "GET", path, "")
+}
+
+/// The answer of `address` to an HTTP request for `path` with a body of JSON.
+pub fn http(address: &str, method: &str, path: &str, body: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let length = body.len();
+    let head = "Host: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length";
+    write!(stream, "{method} {path} HTTP/1.1\r\n{head}: {length}\r\n\r\n{body}").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

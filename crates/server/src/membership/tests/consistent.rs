@@ -73,11 +73,14 @@ impl Node {
 }
 
 fn nothing_stored(shards: usize) -> Vec<FoundBirth> {
-    vec![FoundBirth { stored: None, is_complete: true }; shards]
+    vec![FoundBirth { stored: None, is_complete: true, is_restored: false }; shards]
 }
 
 fn stored(births: &[Birth]) -> Vec<FoundBirth> {
-    births.iter().map(|&birth| FoundBirth { stored: Some(birth), is_complete: true }).collect()
+    births
+        .iter()
+        .map(|&birth| FoundBirth { stored: Some(birth), is_complete: true, is_restored: false })
+        .collect()
 }
 
 #[test]
@@ -194,9 +197,9 @@ fn partitions_of_groups_stay() {
 fn operators_see_foundings_and_registrations() {
     let data = tempfile::tempdir().unwrap();
     let mut node = Node::start(data.path(), 0xAB, nothing_stored(2));
-    assert_eq!(strong::show(&node.part.membership).body["registers"], false);
+    assert_eq!(strong::show(&node.part.membership, &node.part.births).body["registers"], false);
     while node.found(3).is_none() {}
-    let shown = strong::show(&node.part.membership).body;
+    let shown = strong::show(&node.part.membership, &node.part.births).body;
     let births: Vec<String> = node.births().iter().map(|birth| format!("{:012x}", birth.number())).collect();
     let member =
         json!({ "name": "a@h", "registered": true, "process": "00000000000000ab", "births": births });
