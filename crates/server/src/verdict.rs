@@ -5,12 +5,15 @@
 //!
 //! Left out: the state of the whole cluster, which no node alone knows.
 
-use crate::membership::Reach;
+use crate::membership::{GroupProgress, Reach};
 use serde::Serialize;
 use std::time::Duration;
 
 /// How long before the end of a certificate there is a finding: a month to make another one.
 pub(crate) const CERTIFICATE_SOON: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The command that shows groups.
+const STRONG: &str = "annulet admin strong status";
 
 /// The facts about a node that decide.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +24,8 @@ pub(crate) struct NodeState {
     pub(crate) is_leaving: bool,
     /// The members and voters that it reaches; `None` before the first look.
     pub(crate) reach: Option<Reach>,
+    /// The progress of its groups of consistent types since its start.
+    pub(crate) groups: GroupProgress,
     /// Why stores take no writes.
     pub(crate) refused_writes: Vec<String>,
     /// How long the certificates are valid; `None` of a node without.
@@ -82,6 +87,7 @@ pub(crate) fn verdict(state: &NodeState) -> Vec<Finding> {
             bad(sentence, "stores_refusing_writes is not 0".to_owned(), "annulet admin stat 'disk_*_bytes'");
         }
     }
+    findings.extend(late_groups(state.groups));
     findings.extend(few_members(state));
     findings.extend(old_certificate(state));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
@@ -91,6 +97,32 @@ pub(crate) fn verdict(state: &NodeState) -> Vec<Finding> {
 /// The level of all findings together.
 pub(crate) fn level(findings: &[Finding]) -> Level {
     findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Well)
+}
+
+/// The finding on groups of consistent bucket types. A restored node serves all other objects as well as any.
+fn late_groups(groups: GroupProgress) -> Option<Finding> {
+    let (level, sentence, next) = match groups {
+        GroupProgress::CaughtUp => return None,
+        GroupProgress::Unregistered => (
+            Level::Bad,
+            "the node is starting: its consistent groups do not count on it yet".to_owned(),
+            STRONG,
+        ),
+        GroupProgress::Waking => {
+            (Level::Bad, "the node is starting: its consistent groups may lack writes yet".to_owned(), STRONG)
+        }
+        GroupProgress::Behind(groups) => (
+            Level::Bad,
+            format!("the node is starting: consistent groups that lack writes: {groups}"),
+            STRONG,
+        ),
+        GroupProgress::Held => (
+            Level::Degraded,
+            "this node was restored: its consistent groups are held back".to_owned(),
+            "annulet admin strong recover --all",
+        ),
+    };
+    Some(Finding { level, sentence, evidence: String::new(), next })
 }
 
 fn few_members(state: &NodeState) -> Option<Finding> {
@@ -148,6 +180,18 @@ mod tests {
                 Level::Bad,
                 "the node is starting: it does not know",
             ),
+            (
+                NodeState { groups: GroupProgress::Behind(7), ..well() },
+                Level::Bad,
+                "the node is starting: consistent groups that lack writes: 7",
+            ),
+            (NodeState { groups: GroupProgress::Waking, ..well() }, Level::Bad, "the node is starting: its"),
+            (
+                NodeState { groups: GroupProgress::Unregistered, ..well() },
+                Level::Bad,
+                "the node is starting: its",
+            ),
+            (NodeState { groups: GroupProgress::Held, ..well() }, Level::Degraded, "this node was restored"),
             (
                 NodeState { reach: Some(reach(1)), ..well() },
                 Level::Bad,

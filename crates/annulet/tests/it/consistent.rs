@@ -158,6 +158,9 @@ fn a_cluster_founds_groups_once_all_are_there_and_its_partitions_stay() {
     let before = process(&servers[0], 1);
     servers.remove(1).kill();
     servers.insert(1, cluster.start(2, &[]));
+    let ready = || servers[1].http_get("/health/ready");
+    until("it is to catch up", || ready().contains("the node is starting: its consistent groups"));
+    until("it has caught up", || ready().starts_with("HTTP/1.1 200"));
     assert_eq!(births_after(&servers[1], 1, &before), first);
     until_written(&servers[1]);
     until("a read", || kv(&servers[2], "get", &[]) == (Some(0), "one".into()));
@@ -340,6 +343,7 @@ fn a_cluster_restored_from_backups_of_different_moments_has_all_consistent_keys_
     };
     for server in &servers {
         until("the node is held back", || strong(server)["held"] == true);
+        until("it serves all other types", || server.http_get("/health/ready").starts_with("HTTP/1.1 200"));
         assert!(done(server, &["strong", "status"]).contains("`annulet admin strong recover --all` is run"));
     }
     refused(&servers[0], &recover, "not surveyed: 2 of 3 nodes: n2@127.0.0.1, n3@127.0.0.1");
@@ -363,6 +367,9 @@ fn a_cluster_restored_from_backups_of_different_moments_has_all_consistent_keys_
         let context = text.lines().find_map(|line| line.strip_prefix("context")).unwrap_or_default();
         kv_of(&servers[1], "k0", "put", &["two", "--vclock", context.trim()]).0 == Some(0)
     });
+    for server in &servers {
+        until("the node is ready", || server.http_get("/health/ready").contains(r#""findings":[]"#));
+    }
     servers.iter().for_each(|server| until_voting(server, PREFIXES));
     let now = births(&servers[0]);
     assert!((0..3).all(|node| now[node] != first[node]), "restored stores are other voters: {now}");

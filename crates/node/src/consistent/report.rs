@@ -1,10 +1,17 @@
 //! Reports on groups, for operators.
 //!
-//! * [`GroupReport`] is of one group, [`GroupCounts`] of all groups of a store.
+//! * [`GroupReport`] is of one group, [`GroupCounts`] of all groups of a store. Those that a start has to catch up with
+//!   are counted by [`crate::ShardStatus::groups_behind`].
 //!
 //! Left out: which member has which store, which the agreement tells.
 
+use super::ConsistentGroups;
+use super::group::HeldGroup;
 use crate::peer::NodeId;
+use crate::shard::env::Env;
+
+/// Entries that a voter may lack and still count as caught up: those on their way in a round trip of a busy group.
+const BEHIND_MAX: u64 = 64;
 
 /// The part of a store in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,5 +103,22 @@ impl GroupCounts {
         self.forgotten += usize::from(report.has_forgotten);
         self.incomplete += usize::from(report.is_incomplete);
         self.unreadable += usize::from(report.is_unreadable);
+    }
+}
+
+impl ConsistentGroups {
+    /// Groups that have a leader, and of which this store lacks entries or keys; and those that are yet to be opened
+    /// since the start. Without a leader a group may have lost its majority for good, so nobody is to wait for it.
+    pub fn behind(&self, env: &Env) -> usize {
+        let lacks = |held: &HeldGroup| {
+            let group = &held.group;
+            let is_whole = group.members().has_voter(held.voter)
+                && held.checkpoint.is_none()
+                && !(group.is_incomplete() || group.is_suspect() || group.has_forgotten());
+            !is_whole || group.applied() + BEHIND_MAX < group.commit()
+        };
+        let behind =
+            self.groups.iter().filter(|(key, held)| lacks(held) && self.has_reached_leader(env, **key));
+        behind.count() + usize::from(self.leaderless.next_timer().is_some())
     }
 }

@@ -165,6 +165,11 @@ impl<'a> ShardStatus<'a> {
         self.shard.consistent.reports()
     }
 
+    /// Groups that have a leader, and of which this shard's store lacks entries or keys.
+    pub fn groups_behind(&self) -> usize {
+        self.shard.consistent.behind(&self.shard.env)
+    }
+
     /// The copy of each group that this shard's store has, or should have.
     pub fn copies(&self) -> Vec<CopyReport> {
         self.shard.consistent.copies(&self.shard.env)

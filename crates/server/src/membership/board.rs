@@ -3,6 +3,7 @@
 //! Invariant: a shard never waits here for longer than it takes to copy its transfers, and what it puts down is not lost: the
 //! thread looks at all of it whenever something wakes it.
 
+use super::caught_up::GroupProgress;
 use super::reach::Reach;
 use ::membership::reporter::Progress;
 use node::{Epoch, Shard, ShardId, TransferStatus};
@@ -31,6 +32,8 @@ struct Place {
     refused_writes: Mutex<Option<String>>,
     /// The number of the birth that its store keeps durably; 0 before it does.
     birth: AtomicU64,
+    /// Groups that lack entries or keys at its store, as of the last look.
+    groups_behind: AtomicU64,
     /// The number of the last birth under which its store found that it forgot; 0 if none did.
     forgot: AtomicU64,
 }
@@ -44,6 +47,8 @@ pub struct Board {
     pub is_leaving: AtomicBool,
     /// Whom this node reaches, which the thread puts down.
     reach: Mutex<Option<Reach>>,
+    /// The progress of this node's groups, which the thread puts down.
+    groups: Mutex<GroupProgress>,
 }
 
 impl Board {
@@ -53,6 +58,7 @@ impl Board {
             n_val_max: AtomicU32::new(0),
             is_leaving: AtomicBool::new(false),
             reach: Mutex::default(),
+            groups: Mutex::default(),
         }
     }
 
@@ -102,9 +108,33 @@ impl Board {
         let mut refused = place.refused_writes.lock().unwrap_or_else(PoisonError::into_inner);
         let is_other = std::mem::replace(&mut *refused, refuses.clone()).is_some() != refuses.is_some();
         drop(refused);
+        let has_caught_up = self.look_at_groups(place, shard);
         let reached = Some(shard.status().reached());
         let mut before = place.reached.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *before, reached.clone()) != reached || is_other
+        std::mem::replace(&mut *before, reached.clone()) != reached || is_other || has_caught_up
+    }
+
+    /// Counts the groups of a shard that lack something, until the node has caught up. Whether none is left.
+    fn look_at_groups(&self, place: &Place, shard: &Shard) -> bool {
+        if matches!(self.groups(), GroupProgress::CaughtUp | GroupProgress::Held) {
+            return false;
+        }
+        let behind = shard.status().groups_behind() as u64;
+        place.groups_behind.swap(behind, Ordering::Relaxed) > 0 && behind == 0
+    }
+
+    /// Groups that lack entries or keys.
+    pub(super) fn groups_behind(&self) -> u64 {
+        self.places.iter().map(|place| place.groups_behind.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The progress of this node's groups.
+    pub(crate) fn groups(&self) -> GroupProgress {
+        *self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_groups(&self, progress: GroupProgress) {
+        *self.groups.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }
 
     /// Other nodes that every shard reaches; `None` until all shards were looked at.

@@ -15,7 +15,7 @@
 //! * `admission.rs`: newcomers at the door.
 //! * `births.rs`: the births of this node's stores. `agreement.rs`: the agreement that shards get.
 //!   `founding.rs`: the activation of a consistent bucket type. `loss.rs`: stores that are declared lost.
-//!   `restored.rs`: the groups of a restored node.
+//!   `restored.rs`: the groups of a restored node. `caught_up.rs`: the groups' progress since the start.
 //!   `strong.rs`: all of that for operators. `stopped.rs`: the membership of a node that does not run.
 //! * `policy.rs`: commands about security. `mark.rs`: the mark of a folder that security is on. `ready.rs`: members of older programs.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
@@ -29,6 +29,7 @@ mod agreement;
 mod alone;
 mod births;
 mod board;
+mod caught_up;
 mod copy;
 mod entry;
 mod files;
@@ -53,6 +54,7 @@ mod watch;
 mod without_users;
 
 pub use admission::{ADMISSION_MAX, Admitted, Newcomer};
+pub(crate) use caught_up::GroupProgress;
 pub use copy::CopyRefusal;
 pub use entry::{Entered, Entering};
 pub use files::{FilesError, backed_up_files, has_groups};
@@ -82,6 +84,7 @@ use base::{Clock, Monotonic, Rng};
 use births::{BirthSteps, Births};
 use board::Board;
 use bytes::Bytes;
+use caught_up::GroupWatch;
 use copy::{CopyWatch, Own};
 use files::Files;
 use founding::{Foundings, Wanted};
@@ -247,6 +250,7 @@ impl Handle {
         NodeState {
             is_leaving: self.is_leaving(),
             reach: self.reach(),
+            groups: self.board.groups(),
             refused_writes: self.board.refused_writes(),
             ..NodeState::default()
         }
@@ -382,6 +386,7 @@ pub struct Part {
     publisher: Publisher,
     births: Births,
     restored: Restored,
+    groups: GroupWatch,
     agreement: AgreementPublisher,
     policy: PolicyChanges,
     mark: SecurityMark,
@@ -453,6 +458,7 @@ impl Part {
             publisher,
             births: Births::new(Vec::new(), 0, rng()),
             restored: Restored::default(),
+            groups: GroupWatch::default(),
             agreement: AgreementPublisher::default(),
             policy: PolicyChanges::new(PolicyFollower::new(Arc::clone(policies), mark.is_set())),
             mark,
@@ -616,6 +622,7 @@ impl Part {
             self.foundings.next_timer(),
             self.policy.next_timer(),
             self.majority.next_timer(),
+            self.groups.next_timer(),
         ];
         let next = timers.into_iter().flatten().min().unwrap_or_default();
         Duration::from_nanos(next.0.saturating_sub(now.0)).min(WAIT_MAX)
@@ -676,7 +683,8 @@ impl Part {
 
     /// Counts who is reached, and logs a majority that is lost or regained, and writes that are refused or taken again.
     fn count_reached(&mut self, now: Monotonic) {
-        if now < self.count_at && self.majority.next_timer().is_none_or(|at| now < at) {
+        let timers = [self.majority.next_timer(), self.groups.next_timer()];
+        if now < self.count_at && timers.into_iter().flatten().all(|at| now < at) {
             return;
         }
         self.count_at = now + COUNT_EVERY;
@@ -690,6 +698,10 @@ impl Part {
             Some(WritesSaid::Refused(why)) => tracing::warn!("the store takes no writes: {why}"),
             Some(WritesSaid::Taken) => tracing::info!("the store takes writes again"),
             None => {}
+        }
+        if let Some(state) = self.membership.state() {
+            let (own, board) = (self.membership.log().identity(), self.operators.board());
+            board.set_groups(self.groups.look(state, own, &self.births, board.groups_behind(), now));
         }
         self.operators.board().set_reach(reach);
     }
