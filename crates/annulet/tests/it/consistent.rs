@@ -306,6 +306,58 @@ fn release_without_groups(server: &Server) {
     until("it has gone on", || strong(server)["members"][0]["registered"] == true);
 }
 
+/// Makes a backup of a node that runs.
+fn back_up(dir: &Path, server: &Server) {
+    let made = run(dir, &["backup", "create", "--name", "b", "--copy", "--node", &server.http]);
+    assert!(made.status.success(), "{made:?}");
+}
+
+/// Puts the backup of a node in the place of its data.
+fn restore(dir: &Path, node: usize) {
+    std::fs::remove_dir_all(dir.join(format!("n{node}"))).unwrap();
+    let (backup, data) = (format!("backups-{node}/b"), format!("n{node}"));
+    let restored = run(dir, &["backup", "restore", &backup, "--data", &data]);
+    assert!(restored.status.success(), "{restored:?}");
+}
+
+/// Runs `annulet admin strong recover --all` for these nodes.
+fn recover_all(dir: &Path, servers: &[Server], words: &[&str]) -> (Option<i32>, String) {
+    let all = servers.iter().map(|it| it.http.clone()).collect::<Vec<_>>().join(",");
+    let command = ["admin", "strong", "recover", "--all", "--node", &all];
+    let output = run(dir, &[&command[..], words].concat());
+    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+#[test]
+fn a_node_without_a_backup_is_given_up_and_comes_back_empty() {
+    let cluster = Cluster::new(3);
+    let dir = cluster.dir.path();
+    let start = |node: usize| cluster.start(node, &["--backup-dir", &format!("backups-{node}")]);
+    let mut servers: Vec<Server> = (1..=3).map(start).collect();
+    done(&servers[0], &["bucket-type", "create", "accounts", PROPS]);
+    done(&servers[0], &["bucket-type", "activate", "accounts"]);
+    births(&servers[0]);
+    until_written(&servers[0]);
+    servers[..2].iter().for_each(|server| back_up(dir, server));
+    servers.drain(..).for_each(Server::kill);
+    [1, 2].into_iter().for_each(|node| restore(dir, node));
+    std::fs::remove_dir_all(dir.join("n3")).unwrap();
+
+    servers = [1, 2].map(start).into();
+    for server in &servers {
+        until("the node is held back", || strong(server)["held"] == true);
+    }
+    let (code, text) = recover_all(dir, &servers, &["--accept-loss"]);
+    assert!(code == Some(1) && text.contains("not surveyed: 1 of 3 nodes: n3@127.0.0.1"), "{text}");
+    let without = ["--without", "n3@127.0.0.1", "--accept-loss"];
+    let (code, text) = recover_all(dir, &servers, &without);
+    assert!(code == Some(0) && text.contains("1024 groups can be recovered"), "{text}");
+    assert!(!text.contains("may be lost"), "two of three have all writes: {text}");
+    until("a read", || kv(&servers[1], "get", &[]) == (Some(0), "one".into()));
+    servers.push(start(3));
+    until_voting(&servers[2], PREFIXES);
+}
+
 #[test]
 fn a_cluster_restored_from_backups_of_different_moments_has_all_consistent_keys_again() {
     let cluster = Cluster::new(3);
@@ -318,8 +370,7 @@ fn a_cluster_restored_from_backups_of_different_moments_has_all_consistent_keys_
     let mut keys: Vec<String> = (0..12).map(|key| format!("k{key}")).collect();
     keys.iter().for_each(|key| until_has(&servers[0], key));
     for (at, server) in servers.iter().enumerate() {
-        let made = run(dir, &["backup", "create", "--name", "b", "--copy", "--node", &server.http]);
-        assert!(made.status.success(), "{made:?}");
+        back_up(dir, server);
         if at == 0 {
             // The first backup lacks it. One of the others has it, since a majority has.
             keys.push("later".to_owned());
@@ -327,26 +378,20 @@ fn a_cluster_restored_from_backups_of_different_moments_has_all_consistent_keys_
         }
     }
     servers.drain(..).for_each(Server::kill);
-    for node in 1..=3 {
-        std::fs::remove_dir_all(dir.join(format!("n{node}"))).unwrap();
-        let backup = format!("backups-{node}/b");
-        let restored = run(dir, &["backup", "restore", &backup, "--data", &format!("n{node}")]);
-        assert!(restored.status.success(), "{restored:?}");
-    }
+    (1..=3).for_each(|node| restore(dir, node));
 
     servers = (1..=3).map(start).collect();
-    let recover = ["strong", "recover", "--all"];
-    let all = servers.iter().map(|it| it.http.clone()).collect::<Vec<_>>().join(",");
-    let of_all = |words: &[&str]| {
-        let output = run(dir, &[&["admin"], &recover[..], words, &["--node", &all]].concat());
-        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
-    };
+    let of_all = |words: &[&str]| recover_all(dir, &servers, words);
     for server in &servers {
         until("the node is held back", || strong(server)["held"] == true);
         until("it serves all other types", || server.http_get("/health/ready").starts_with("HTTP/1.1 200"));
         assert!(done(server, &["strong", "status"]).contains("`annulet admin strong recover --all` is run"));
     }
-    refused(&servers[0], &recover, "not surveyed: 2 of 3 nodes: n2@127.0.0.1, n3@127.0.0.1");
+    let (code, text) = recover_all(dir, &servers[..1], &[]);
+    assert!(
+        code == Some(1) && text.contains("not surveyed: 2 of 3 nodes: n2@127.0.0.1, n3@127.0.0.1"),
+        "{text}"
+    );
     release_without_groups(&servers[0]);
     let (code, text) = of_all(&[]);
     assert!(code == Some(0) && text.contains("1024 groups can be recovered"), "{text}");
