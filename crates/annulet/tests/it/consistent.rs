@@ -306,6 +306,19 @@ fn release_without_groups(server: &Server) {
     until("it has gone on", || strong(server)["members"][0]["registered"] == true);
 }
 
+/// Starts a node whose backups are outside of its data folder.
+fn start_backed_up(cluster: &Cluster, node: usize) -> Server {
+    cluster.start(node, &["--backup-dir", &format!("backups-{node}")])
+}
+
+/// Starts three nodes, and activates the type.
+fn start_accounts(cluster: &Cluster) -> Vec<Server> {
+    let servers: Vec<Server> = (1..=3).map(|node| start_backed_up(cluster, node)).collect();
+    done(&servers[0], &["bucket-type", "create", "accounts", PROPS]);
+    done(&servers[0], &["bucket-type", "activate", "accounts"]);
+    servers
+}
+
 /// Makes a backup of a node that runs.
 fn back_up(dir: &Path, server: &Server) {
     let made = run(dir, &["backup", "create", "--name", "b", "--copy", "--node", &server.http]);
@@ -332,10 +345,7 @@ fn recover_all(dir: &Path, servers: &[Server], words: &[&str]) -> (Option<i32>, 
 fn a_node_without_a_backup_is_given_up_and_comes_back_empty() {
     let cluster = Cluster::new(3);
     let dir = cluster.dir.path();
-    let start = |node: usize| cluster.start(node, &["--backup-dir", &format!("backups-{node}")]);
-    let mut servers: Vec<Server> = (1..=3).map(start).collect();
-    done(&servers[0], &["bucket-type", "create", "accounts", PROPS]);
-    done(&servers[0], &["bucket-type", "activate", "accounts"]);
+    let mut servers = start_accounts(&cluster);
     births(&servers[0]);
     until_written(&servers[0]);
     servers[..2].iter().for_each(|server| back_up(dir, server));
@@ -343,7 +353,7 @@ fn a_node_without_a_backup_is_given_up_and_comes_back_empty() {
     [1, 2].into_iter().for_each(|node| restore(dir, node));
     std::fs::remove_dir_all(dir.join("n3")).unwrap();
 
-    servers = [1, 2].map(start).into();
+    servers = [1, 2].map(|node| start_backed_up(&cluster, node)).into();
     for server in &servers {
         until("the node is held back", || strong(server)["held"] == true);
     }
@@ -354,7 +364,7 @@ fn a_node_without_a_backup_is_given_up_and_comes_back_empty() {
     assert!(code == Some(0) && text.contains("1024 groups can be recovered"), "{text}");
     assert!(!text.contains("may be lost"), "two of three have all writes: {text}");
     until("a read", || kv(&servers[1], "get", &[]) == (Some(0), "one".into()));
-    servers.push(start(3));
+    servers.push(start_backed_up(&cluster, 3));
     until_voting(&servers[2], PREFIXES);
 }
 
@@ -362,10 +372,7 @@ fn a_node_without_a_backup_is_given_up_and_comes_back_empty() {
 fn a_cluster_restored_from_backups_of_different_moments_has_all_consistent_keys_again() {
     let cluster = Cluster::new(3);
     let dir = cluster.dir.path();
-    let start = |node: usize| cluster.start(node, &["--backup-dir", &format!("backups-{node}")]);
-    let mut servers: Vec<Server> = (1..=3).map(start).collect();
-    done(&servers[0], &["bucket-type", "create", "accounts", PROPS]);
-    done(&servers[0], &["bucket-type", "activate", "accounts"]);
+    let mut servers = start_accounts(&cluster);
     let first = births(&servers[0]);
     let mut keys: Vec<String> = (0..12).map(|key| format!("k{key}")).collect();
     keys.iter().for_each(|key| until_has(&servers[0], key));
@@ -380,7 +387,7 @@ fn a_cluster_restored_from_backups_of_different_moments_has_all_consistent_keys_
     servers.drain(..).for_each(Server::kill);
     (1..=3).for_each(|node| restore(dir, node));
 
-    servers = (1..=3).map(start).collect();
+    servers = (1..=3).map(|node| start_backed_up(&cluster, node)).collect();
     let of_all = |words: &[&str]| recover_all(dir, &servers, words);
     for server in &servers {
         until("the node is held back", || strong(server)["held"] == true);

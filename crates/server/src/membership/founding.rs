@@ -213,7 +213,8 @@ fn unregistered(state: &State) -> Option<String> {
     (!missing.is_empty()).then(|| {
         format!(
             "not registered: the stores of {}. A node registers when it is up and reaches the metadata log's majority; \
-             one with another backend than annulet never does",
+             one with another backend than annulet never does. A restored one does so after \
+             `annulet admin strong recover --all`",
             missing.join(", ")
         )
     })
