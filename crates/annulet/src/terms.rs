@@ -18,6 +18,9 @@ fn meaning(answer: &str) -> Option<String> {
         errors::NOTFOUND => "no such object",
         errors::NO_TYPE => "no active bucket type has that name: `annulet kv types` lists the types",
         errors::TIMEOUT => "timeout: a write may or may not have been carried out",
+        errors::UNAVAILABLE => {
+            "nothing was done: the object's group has no leader, see `annulet admin strong status` at each node"
+        }
         errors::OVERLOAD => "the node is overloaded: try again later",
         errors::INSUFFICIENT_VNODES | errors::TOO_MANY_FAILS => "too few replicas answer",
         _ => return term(answer),
@@ -134,6 +137,7 @@ mod tests {
             errors::NOTFOUND,
             errors::NO_TYPE,
             errors::TIMEOUT,
+            errors::UNAVAILABLE,
             errors::OVERLOAD,
             errors::INSUFFICIENT_VNODES,
             errors::TOO_MANY_FAILS,
