@@ -87,7 +87,7 @@ pub struct Load {
     pub value_len: usize,
     /// Of the random numbers.
     pub seed: u64,
-    /// Operations a second of an open loop, whose latencies count from when an operation was due; none for a closed one.
+    /// Operations a second of an open loop, whose latencies count from when one was due; none for a closed loop.
     pub rate: Option<u32>,
     /// The login by protocol buffers, under TLS; none in plaintext.
     pub login: Option<Login>,

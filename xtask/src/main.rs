@@ -4,8 +4,8 @@
 //! loops of the crate `bench`), [`measure`] (CPU per operation), [`nodes`], [`redis`] and [`etcd`] (the measured
 //! servers), [`calibrate`] (the machine without them), [`strace`], [`rows`] and [`report`] (the output), [`figures`]
 //! (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`strong`], [`operations`],
-//! [`security`], [`house`] (of the source files); [`load_generator`] is a file. On their own: [`micro`] counts instructions, [`fuzz`]
-//! gives random input, [`package`] makes packages.
+//! [`security`], [`house`] (of the source files); [`load_generator`] is a file. On their own: [`micro`] counts
+//! instructions, [`fuzz`] gives random input, [`package`] makes packages.
 //!
 //! The crate `words` measures the words of texts, and counts for [`house`] no items of tests.
 //!

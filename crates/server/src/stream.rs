@@ -145,7 +145,8 @@ impl Stream {
     }
 
     /// Does the handshake of TLS, with its arithmetic on `threads`. `on_hello` is called once the client's whole hello
-    /// has come, which is seen before the arithmetic: hellos that wait for a thread have come too. Bytes that the client has sent right behind the handshake are appended to `input`.
+    /// has come, which is seen before the arithmetic: hellos that wait for a thread have come too. Bytes that the
+    /// client has sent right behind the handshake are appended to `input`.
     ///
     /// # Errors
     /// `UnexpectedEof` if the client ends the connection before.

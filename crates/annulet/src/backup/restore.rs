@@ -29,8 +29,8 @@ pub struct Args {
     without_users: bool,
 }
 
-/// The hint for a backup with consistent bucket types. Each restored store is another voter than the one that was backed
-/// up, so the node takes part in no group until an operator has chosen among the copies of all nodes.
+/// The hint for a backup with consistent bucket types. Each restored store is another voter than the one that was
+/// backed up, so the node takes part in no group until an operator has chosen among the copies of all nodes.
 const HELD: &str = "objects of consistent bucket types are held back: when all nodes run, \
                     `annulet admin strong recover --all` brings them back";
 

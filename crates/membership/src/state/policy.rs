@@ -147,8 +147,8 @@ impl State {
         self.policy.as_ref()
     }
 
-    /// Replaces all records, by ascending key, as a restored cluster begins with. The version is above all that changes of
-    /// this epoch reach, and below those of the next: it does not depend on the records before.
+    /// Replaces all records, by ascending key, as a restored cluster begins with. The version is above all that changes
+    /// of this epoch reach, and below those of the next: it does not depend on the records before.
     pub fn replace_policy(&mut self, records: &[(Bytes, Bytes)]) {
         let mut policy = PolicyRecords { version: self.policy_base() + REPLACED_FROM, ..Default::default() };
         for (key, value) in records {

@@ -1,8 +1,8 @@
 //! The way of a request to the leader of its group.
 //!
 //! 1. If this store leads and is ready, the request is served here.
-//! 2. If another one leads, a follower here serves reads, which the leader confirms, unless leaders have leases. Writes,
-//!    and other reads, go to the leader's node. A node without a voter of the group asks the voters in turn.
+//! 2. If another one leads, a follower here serves reads, which the leader confirms, unless leaders have leases.
+//!    Writes, and other reads, go to the leader's node. A node without a voter of the group asks the voters in turn.
 //! 3. Without a leader that reaches a majority the request waits until there is one, for [`LEADER_WAIT_MAX`] or until
 //!    its deadline.
 //!

@@ -634,8 +634,8 @@ impl Shard {
         self.drain();
     }
 
-    /// Makes this restored store the only voter of the groups that were chosen for it, under the birth that it gets next
-    /// ([`Shard::keep_birth`]). Returns their number.
+    /// Makes this restored store the only voter of the groups that were chosen for it, under the birth that it gets
+    /// next ([`Shard::keep_birth`]). Returns their number.
     ///
     /// # Errors
     /// [`AdoptError`]; then no group takes part, and it can be tried again in a later epoch.

@@ -1,5 +1,5 @@
-//! Hashes of Riak as operators import them: `pbkdf2-hmac-sha1:ITERATIONS:SALT:HASH`, the salt and the hash in hexadecimal
-//! digits.
+//! Hashes of Riak as operators import them: `pbkdf2-hmac-sha1:ITERATIONS:SALT:HASH`, the salt and the hash in
+//! hexadecimal digits.
 //!
 //! Riak keeps the fields `iterations`, `salt` (bytes) and `hash_pass` (hexadecimal digits) for each user.
 

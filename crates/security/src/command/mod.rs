@@ -54,8 +54,8 @@ pub enum Command {
     SetCiphers(Bytes),
     /// Puts security in force, or takes it out of force.
     SetMode(Mode),
-    /// Replaces the verifier of a user, unless it was changed meanwhile. No words say this: a node does it after a login
-    /// with an imported hash.
+    /// Replaces the verifier of a user, unless it was changed meanwhile. No words say this: a node does it after a
+    /// login with an imported hash.
     Rehash {
         /// The user.
         user: Name,

@@ -17,12 +17,14 @@
 //!   `founding.rs`: the activation of a consistent bucket type. `loss.rs`: stores that are declared lost.
 //!   `restored.rs`: the groups of a restored node. `caught_up.rs`: the groups' progress since the start.
 //!   `strong.rs`: all of that for operators. `stopped.rs`: the membership of a node that does not run.
-//! * `policy.rs`: commands about security. `mark.rs`: the mark of a folder that security is on. `ready.rs`: members of older programs.
+//! * `policy.rs`: commands about security. `mark.rs`: the mark of a folder that security is on.
+//!   `ready.rs`: members of older programs.
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what copies may take.
 //!   `n_vals.rs`: what they are made for.
 //! * `reach.rs`: whether a majority is reached. `refusals.rs`: stores that take no writes, for the log.
 //! * `watch.rs`: what does not go on, for the log. `files.rs`: what is on
-//!   the disk; `without_users.rs`: these in a restore without users. * `operator.rs`: operators' questions and their answers.
+//!   the disk; `without_users.rs`: these in a restore without users.
+//! * `operator.rs`: operators' questions and their answers.
 
 mod admission;
 mod agreement;
@@ -328,8 +330,8 @@ impl Handle {
         answered.await.unwrap_or_else(|_| Answered::wrong(503, "the node is stopping"))
     }
 
-    /// Has the node itself make a change of the policy, which needs no hash. Does not wait for its answer, which is dropped
-    /// if too much waits.
+    /// Has the node itself make a change of the policy, which needs no hash. Does not wait for its answer, which is
+    /// dropped if too much waits.
     pub(crate) fn propose_policy(&self, command: ::security::Command) -> oneshot::Receiver<Answered> {
         let (answer, answered) = oneshot::channel();
         let asked = Box::new(PolicyCommand { command, credential: None });

@@ -5,8 +5,8 @@
 //!    is remembered is a keyed digest, whose key is new at each start.
 //! 3. An origin with too many failures ([`Failures`]) is refused. Failures of the user count for nothing at an address
 //!    where the user has proved a password within [`FAMILIAR`].
-//! 4. Hashes of wrong passwords have a budget of time ([`HashBudget`]), which a familiar address does not wait for. Once
-//!    it is used up, logins are put off.
+//! 4. Hashes of wrong passwords have a budget of time ([`HashBudget`]), which a familiar address does not wait for.
+//!    Once it is used up, logins are put off.
 //! 5. The thread verifies the password. A login that the policy has refused costs the same hash, of a verifier that
 //!    nobody has.
 //!

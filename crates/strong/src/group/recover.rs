@@ -89,8 +89,8 @@ impl GroupState {
         self.in_epoch(epoch, survivors)
     }
 
-    /// The state of a copy whose store is the only voter from now on. `here` is that store, under the birth that it gets
-    /// after the restore.
+    /// The state of a copy whose store is the only voter from now on. `here` is that store, with the
+    /// birth after the restore.
     ///
     /// The configuration may be a joint one: the voters of both halves are nodes whose copies were compared.
     ///
