@@ -159,7 +159,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Whether a newer version of the key is there: then nobody reads the record.
+    /// Whether a newer version of the key is there: then nobody reads the record. The newer one is in a table above. Its
+    /// number may be the lower one: a proposal that was moved before it was committed has the number of its new record.
     fn is_replaced(&mut self, key: &[u8], hash: u64, jsn: Jsn, state: &ManifestState) -> bool {
         if self.recent.contains_key(&hash) {
             return true;
@@ -167,7 +168,7 @@ impl Check<'_> {
         let mut newest = self.newest.take().unwrap_or_else(|| self.all_tables(state));
         let known = newest.find(self.disk, key, hash);
         self.newest = Some(newest);
-        known.is_ok_and(|known| known.is_some_and(|known| known.jsn > jsn))
+        known.is_ok_and(|known| known.is_some_and(|known| known.jsn != jsn))
     }
 
     /// The tables that can be opened. They stay open as long as the disk's handle.

@@ -51,6 +51,52 @@ proptest! {
     }
 }
 
+/// A proposal is moved in the journal, and committed before a later one with a lower number. Found by random operations.
+#[test]
+fn a_moved_proposal_is_replaced_by_one_with_a_lower_number() {
+    let ops = vec![
+        Op::Churn(34),
+        Op::Propose { group: 0, below: 0, count: 3, newer: false, len: 385 },
+        Op::Flush,
+        Op::Propose { group: 0, below: 0, count: 2, newer: false, len: 0 },
+        Op::Propose { group: 0, below: 0, count: 3, newer: false, len: 0 },
+        Op::Propose { group: 0, below: 0, count: 1, newer: false, len: 0 },
+        Op::Propose { group: 0, below: 0, count: 1, newer: false, len: 0 },
+        Op::Propose { group: 0, below: 2, count: 2, newer: false, len: 0 },
+        Op::Propose { group: 0, below: 0, count: 3, newer: false, len: 0 },
+        Op::Kill,
+        Op::Propose { group: 1, below: 0, count: 4, newer: false, len: 0 },
+        Op::Propose { group: 0, below: 0, count: 3, newer: false, len: 0 },
+        Op::State(0),
+        Op::Flush,
+        Op::PowerCut,
+        Op::Propose { group: 2, below: 0, count: 2, newer: false, len: 0 },
+        Op::Propose { group: 0, below: 0, count: 4, newer: false, len: 0 },
+        Op::Propose { group: 0, below: 0, count: 4, newer: true, len: 7 },
+        Op::Propose { group: 1, below: 0, count: 3, newer: false, len: 0 },
+        Op::Propose { group: 0, below: 2, count: 2, newer: false, len: 0 },
+        Op::Propose { group: 1, below: 0, count: 3, newer: false, len: 0 },
+        Op::Churn(30),
+        Op::Flush,
+        Op::Propose { group: 0, below: 2, count: 4, newer: false, len: 0 },
+        Op::Churn(5),
+        Op::Kill,
+        Op::Propose { group: 0, below: 2, count: 3, newer: false, len: 0 },
+        Op::Propose { group: 2, below: 2, count: 1, newer: false, len: 1 },
+        Op::Apply(vec![(2, 1)], 2),
+        Op::Flush,
+        Op::Apply(vec![(2, 1)], 0),
+        Op::Propose { group: 0, below: 0, count: 1, newer: false, len: 0 },
+        Op::Propose { group: 0, below: 0, count: 1, newer: false, len: 0 },
+        Op::Propose { group: 0, below: 0, count: 1, newer: false, len: 0 },
+        Op::Propose { group: 0, below: 0, count: 1, newer: false, len: 0 },
+        Op::Remove(0),
+        Op::Propose { group: 0, below: 0, count: 1, newer: false, len: 0 },
+        Op::Flush,
+    ];
+    run(&ops, 13);
+}
+
 /// A group of six entries with values in the journal, of which two are applied, and what was written behind them. All
 /// of it is replayed at a start.
 fn six_entries() -> World {
