@@ -62,4 +62,5 @@ pub use shard::{
 pub use store::{Adapter, Store};
 pub use strong::group::{Configuration, RecoverError, StrongReads, VoterId};
 pub use strong::survey;
+pub use strong::wake::WAKES_PER_SECOND;
 pub use topology::{Budget, Epoch, Topology};

@@ -56,6 +56,33 @@ pub struct NodeAddress {
     node: Option<String>,
 }
 
+/// The addresses of several nodes.
+#[derive(clap::Args)]
+#[group(skip)]
+pub struct NodeAddresses {
+    /// HTTP addresses of the nodes, separated by commas or given one by one [default: 127.0.0.1:8098].
+    // By its name it takes the place of the option of one node, which commands above may have for all below.
+    #[arg(
+        id = "node",
+        long = "node",
+        value_name = "HOST:PORT",
+        env = "ANNULET_NODE",
+        value_delimiter = ',',
+        value_parser = node_address
+    )]
+    nodes: Vec<String>,
+}
+
+impl NodeAddresses {
+    /// The addresses, or that of a node which nobody has named.
+    pub fn addresses(&self) -> Vec<String> {
+        match self.nodes.is_empty() {
+            true => vec![NodeAddress::default().address()],
+            false => self.nodes.clone(),
+        }
+    }
+}
+
 /// The place of a node, for administration.
 #[derive(clap::Args)]
 #[group(skip)]
@@ -196,11 +223,6 @@ impl AdminNode {
     pub fn ask(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
         self.endpoint()?.ask(method, path, body)
     }
-}
-
-/// The address of a node that nobody has named.
-pub fn default_address() -> String {
-    NodeAddress::default().address()
 }
 
 impl fmt::Display for Endpoint {

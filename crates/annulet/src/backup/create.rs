@@ -2,7 +2,7 @@
 
 use super::bar::Bar;
 use super::size;
-use crate::admin::http::{Endpoint, Node, default_address, node_address};
+use crate::admin::http::{Endpoint, Node, NodeAddresses};
 use crate::admin::login::LoginArgs;
 use crate::failure::{FAILED, Failure, UNUSABLE};
 use crate::plural::count;
@@ -26,16 +26,8 @@ pub struct Args {
     /// any folder.
     #[arg(value_hint = ValueHint::DirPath, value_name = "DEST")]
     dest: Option<PathBuf>,
-    /// HTTP address of the node [default: 127.0.0.1:8098]. Several nodes, separated by commas or given one by one, are
-    /// backed up at the same time, each on its own machine.
-    #[arg(
-        long = "node",
-        value_name = "HOST:PORT",
-        env = "ANNULET_NODE",
-        value_delimiter = ',',
-        value_parser = node_address
-    )]
-    nodes: Vec<String>,
+    #[command(flatten)]
+    nodes: NodeAddresses,
     #[command(flatten)]
     login: LoginArgs,
     /// Data folder of a stopped node, in place of a running node.
@@ -109,10 +101,7 @@ struct Asked<'a> {
 
 fn of_running(args: &Args) -> Result<(), Failure> {
     let mut asked = Vec::new();
-    let addresses = match args.nodes.is_empty() {
-        true => vec![default_address()],
-        false => args.nodes.clone(),
-    };
+    let addresses = args.nodes.addresses();
     for address in &addresses {
         asked.push(begin(args, address)?);
     }

@@ -5,7 +5,7 @@
 //! 3. No group that has a leader lacks entries or keys here.
 //!
 //! A node that has caught up once stays so until its next start: under load a voter may lag for a moment at any time,
-//! and that is no reason to keep clients away. Who restarts one node after the other waits for this. Else two voters of
+//! and that is no reason to keep clients away. A rolling restart waits for this. Else two voters of
 //! a group would be away at once.
 //!
 //! Groups without a leader are not waited for. They may have lost their majority for good. Nor are those of a restored
@@ -15,14 +15,12 @@ use super::births::Births;
 use ::membership::log::Identity;
 use ::membership::state::State;
 use base::Monotonic;
+use node::WAKES_PER_SECOND;
 use std::time::Duration;
 
 /// The time from a registration until all leaders know of it and have begun to wake groups: a second in which the new
 /// process does not vote, and a round of pings.
 const HEARD_MAX: Duration = Duration::from_secs(2);
-
-/// Groups that a leader wakes in a millisecond (`strong::wake`).
-const WOKEN_PER_MS: u64 = 2;
 
 /// The progress of a node's groups since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,7 +100,8 @@ impl GroupWatch {
             return GroupProgress::Unregistered;
         }
         let registered_at = *self.registered_at.get_or_insert(now);
-        let told_at = registered_at + HEARD_MAX + Duration::from_millis(facts.groups / WOKEN_PER_MS);
+        let told_at =
+            registered_at + HEARD_MAX + Duration::from_millis(facts.groups * 1_000 / WAKES_PER_SECOND as u64);
         if now < told_at {
             self.due = Some(told_at);
             return GroupProgress::Waking;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use self::plan::{Plan, Survey};
 use super::cluster::taken;
-use super::http::{Endpoint, default_address, node_address};
+use super::http::{Endpoint, NodeAddresses};
 use super::login::LoginArgs;
 use crate::failure::{FAILED, Failure};
 use crate::plural::len;
@@ -34,16 +34,8 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 /// The nodes that are asked.
 #[derive(clap::Args)]
 pub struct Nodes {
-    /// HTTP addresses of all nodes, separated by commas or given one by one [default: 127.0.0.1:8098].
-    #[arg(
-        id = "node",
-        long = "node",
-        value_name = "HOST:PORT",
-        env = "ANNULET_NODE",
-        value_delimiter = ',',
-        value_parser = node_address
-    )]
-    nodes: Vec<String>,
+    #[command(flatten)]
+    addresses: NodeAddresses,
     /// Member that is away for good, whose copies are given up. Its stores get no vote again.
     #[arg(long, value_name = "NAME@HOST", requires = "all")]
     without: Vec<String>,
@@ -99,12 +91,13 @@ pub fn run(nodes: &Nodes, is_accepted: bool) -> Result<(), Failure> {
 }
 
 fn endpoints(nodes: &Nodes) -> Result<Vec<Endpoint>, Failure> {
-    let addresses = match nodes.nodes.is_empty() {
-        true => vec![default_address()],
-        false => nodes.nodes.clone(),
-    };
     let login = nodes.login.login()?;
-    Ok(addresses.into_iter().map(|address| Endpoint::Address(address, login.clone())).collect())
+    Ok(nodes
+        .addresses
+        .addresses()
+        .into_iter()
+        .map(|address| Endpoint::Address(address, login.clone()))
+        .collect())
 }
 
 /// Surveys all nodes, once each of them holds its groups back or has registered its stores, and `is_ready`.
