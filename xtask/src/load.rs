@@ -137,8 +137,8 @@ impl Load {
         let of_type = |name| format!("bucket_type = \"{name}\"\nconsistent = true\n");
         let bucket_type = self.consistent_type.map(of_type).unwrap_or_default();
         format!(
-            "{bucket_type}{rate}driver = \"{driver}\"\nseed = {seed}\nconcurrency = {connections}\nwarm_up = \"0s\"\n{end}\n\
-             bucket = \"{bucket}\"\n\
+            "{bucket_type}{rate}driver = \"{driver}\"\nseed = {seed}\nconcurrency = {connections}\n\
+             warm_up = \"0s\"\n{end}\nbucket = \"{bucket}\"\n\
              keys = {{ kind = \"{kind}\", count = {keys}, prefix = \"{prefix}\", digits = {} }}\n\
              value = {{ size = {value_len} }}\ncheck = {{ audit = 0, keys_max = 0 }}\n\
              retry = {{ attempts = {attempts}, backoff = \"2ms\" }}\noperation = [{{ op = \"{word}\" }}]\n",

@@ -2,8 +2,8 @@
 //!
 //! 1. Look whether there is room, and whether each manifest can be read.
 //! 2. Copy all other files of stores, and compare their checksums. Links would not do: the restored store writes to
-//!    some of them, and the backup stays as it is. The caller may leave parts out of the files of the node's part in its
-//!    cluster, which the node's user alone can read.
+//!    some of them, and the backup stays as it is. The caller may leave parts out of the files of the node's
+//!    membership, which the node's user alone can read.
 //! 3. Write the manifests, that of shard 0 last: before that, no node takes the folder for a whole one. Each store is another one than that
 //!    which was backed up, so it has a new incarnation ([`engine::backup::renewed`]).
 //!

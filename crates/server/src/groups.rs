@@ -1,7 +1,7 @@
 //! The groups of consistent bucket types, for operators: the agreement, and the groups of this node's shards.
 //!
 //! The membership's thread is asked for the agreement. Every shard is asked in its box, and answers in its own turn;
-//! whoever asks waits for all of them. So are the copies of a restored node surveyed, and its hold ended.
+//! the caller waits for all of them. So are the copies of a restored node surveyed, and its hold ended.
 
 use crate::mailbox::{Mail, Mailboxes};
 use crate::membership::{self, Answered};
@@ -66,7 +66,7 @@ impl NodeGroups {
         Answered { status: 200, body }
     }
 
-    /// Answers an operator who surveys the copies of groups. The copies are those of after the survey's number.
+    /// Answers an operator's survey of the copies of groups. The shards are asked after the survey has its number.
     pub async fn copies(&self, membership: &membership::Handle) -> Answered {
         let survey = membership.survey().await;
         if survey.status != 200 {
@@ -96,7 +96,7 @@ impl NodeGroups {
         }
     }
 
-    /// Asks all shards. Whoever asks waits for all of them.
+    /// Asks all shards, and waits for all of them.
     async fn of_all<T>(
         &self,
         ask: impl Fn(oneshot::Sender<T>) -> Mail,

@@ -66,9 +66,9 @@ pub enum Mail {
     Compact(CompactPage, oneshot::Sender<CompactTold>),
     /// The state of the receiver's groups, and whom to tell.
     Groups(oneshot::Sender<GroupsTold>),
-    /// The receiver's copies of groups, and whom to tell.
+    /// The receiver's copies of groups, and the place for its answer.
     Copies(oneshot::Sender<CopiesTold>),
-    /// Groups that the receiver's restored store goes on with, and whom to tell how many it has taken.
+    /// Groups that the receiver's restored store goes on with, and the place for their number.
     Adopt(Arc<Adoption>, oneshot::Sender<AdoptTold>),
     /// Something about the receiver's hash trees, and whom to tell how it stands with them then.
     Trees(TreesAsk, oneshot::Sender<TreesTold>),

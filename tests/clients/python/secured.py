@@ -1,4 +1,4 @@
-"""What tests of secured nodes have: certificates for clients, users with grants, commands of an operator."""
+"""The base of tests of secured nodes: certificates for clients, users with grants, commands of an operator."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ class Secured(Case):
         return os.path.join(self.folder, name)
 
     def annulet(self, *arguments, **variables):
-        """What a command prints."""
+        """The output of a command."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("ANNULET_")}
         command = [binary(), *arguments]
         return subprocess.run(command, check=True, env={**environment, **variables}, capture_output=True).stdout

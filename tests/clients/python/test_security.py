@@ -17,7 +17,7 @@ class Security(Secured):
         self.make_users(self.security)
 
     def logged_in(self, *arguments, user="root", node=None):
-        """What a command of a user prints."""
+        """The output of a command of a user."""
         login = {"ANNULET_CA": self.file("ca.pem"), "ANNULET_USER": user}
         login.update(ANNULET_PASSWORD_FILE=self.file("password"), ANNULET_NODE=node or self.https)
         return self.annulet(*arguments, **login)

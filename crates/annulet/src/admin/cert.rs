@@ -130,9 +130,9 @@ fn make_all(dir: &Path, leaves: &[Leaf<'_>], days: u32) -> Result<Vec<(PathBuf, 
     let mut paths = BTreeSet::new();
     if let Some(twice) = files.iter().find(|files| !paths.insert(&files.certificate)) {
         let path = twice.certificate.display();
-        let what =
+        let text =
             format!("{path}: two certificates would have this name: choose another one, or another folder");
-        return Err(Failure::new(UNUSABLE, what));
+        return Err(Failure::new(UNUSABLE, text));
     }
     let end = end_after(days);
     std::fs::create_dir_all(dir).map_err(|error| failed(dir, error))?;
@@ -226,8 +226,8 @@ fn check_purpose(
     if usage.is_none_or(|usage| usage.value.any || has(usage.value)) {
         return Ok(());
     }
-    let what = format!("it is there, and is no certificate {owner}: choose another name, or another folder");
-    Err(Failure::new(UNUSABLE, format!("{}: {what}", path.display())))
+    let text = format!("it is there, and is no certificate {owner}: choose another name, or another folder");
+    Err(Failure::new(UNUSABLE, format!("{}: {text}", path.display())))
 }
 
 fn new_key(files: &Files) -> Result<KeyPair, Failure> {

@@ -159,8 +159,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Whether a newer version of the key is there: then nobody reads the record. The newer one is in a table above. Its
-    /// number may be the lower one: a proposal that was moved before it was committed has the number of its new record.
+    /// Whether a newer version of the key is there: then nobody reads the record. The newer one is in a table above.
+    /// Its number may be the lower one: a proposal that is moved before its commit gets the number of its new record.
     fn is_replaced(&mut self, key: &[u8], hash: u64, jsn: Jsn, state: &ManifestState) -> bool {
         if self.recent.contains_key(&hash) {
             return true;

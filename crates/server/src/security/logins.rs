@@ -386,7 +386,11 @@ pub(super) mod tests {
 
     #[test]
     fn an_imported_hash_is_replaced_once_at_a_time() {
-        const IMPORTED: &str = "add-user alice password_hash=pbkdf2-hmac-sha1:4096:73616c74:4b007901b765489abead49d926f721d065a429c1";
+        // "password" with the salt "salt": RFC 6070.
+        const IMPORTED: &str = concat!(
+            "add-user alice password_hash=pbkdf2-hmac-sha1:4096:73616c74:",
+            "4b007901b765489abead49d926f721d065a429c1"
+        );
         let logins = Logins::start().unwrap();
         let slots = records(1, &[IMPORTED, ALICE[1], "enable"]);
         let policy = Policy::compile(&slots, 1);

@@ -28,7 +28,7 @@ impl Rehashes {
         Rehashes { sink, under_way: None }
     }
 
-    /// Replaces the hash of a user, whose password this is; nothing if it is no imported one.
+    /// Replaces the imported hash of a user by one of this password. Another hash stays.
     pub(super) fn replace(&mut self, user: Name, before: Credential, password: &[u8]) {
         let Credential::RiakPbkdf2 { .. } = before else { return };
         if let Some(answer) = &mut self.under_way
