@@ -37,6 +37,8 @@ impl HelloProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::Rng;
+    use base::rng::SplitMix64;
 
     /// A hello of so many bytes in a record.
     fn hello(len: u16) -> Vec<u8> {
@@ -56,6 +58,24 @@ mod tests {
                 let (last, before) = pieces.split_last().unwrap();
                 assert!(*last && !before.contains(&true), "{len} bytes by {piece}");
             }
+        }
+    }
+
+    #[test]
+    fn pieces_decide_nothing() {
+        let mut rng = SplitMix64::new(1);
+        for _ in 0..5_000 {
+            let mut bytes = hello(rng.below(300) as u16);
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] ^= rng.below(256) as u8;
+            bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
+            let whole = HelloProgress::default().is_whole_with(&bytes);
+            let (mut progress, mut rest, mut last) = (HelloProgress::default(), &bytes[..], false);
+            while !rest.is_empty() {
+                let (piece, next) = rest.split_at(1 + rng.below(rest.len() as u64) as usize);
+                (last, rest) = (progress.is_whole_with(piece), next);
+            }
+            assert_eq!(last, whole, "{bytes:?}");
         }
     }
 
