@@ -12,7 +12,7 @@ use super::{OPERATIONS, Operation, VALUE_BYTES, WARM, asked, key};
 use crate::Result;
 use base::{Clock, Monotonic, Wall};
 use bytes::{Bytes, BytesMut};
-use kv::{Answer, Ask, Bucket, Response, Want};
+use kv::{Answer, Ask, Bucket, Request, Response, Want};
 use node::riak::Session;
 use node::{AskId, Epoch, Members, Output, PeerMessage, RequestId, Shard, Topology};
 use ring::{NodeId, Ring, RingVersion};
@@ -81,7 +81,7 @@ fn members(nodes: usize, here: usize) -> Result<Members> {
     Ok(members.ok_or("the names differ")?)
 }
 
-fn number(node: usize) -> NodeId {
+pub(super) fn number(node: usize) -> NodeId {
     NodeId(u16::try_from(node).expect("there are four nodes"))
 }
 
@@ -92,7 +92,7 @@ struct Member {
 }
 
 /// The nodes, and a connection of a client to the first one.
-struct Cluster {
+pub(super) struct Cluster {
     members: Vec<Member>,
     clock: Arc<HandClock>,
     session: Session,
@@ -112,7 +112,7 @@ const FOREIGN: AskId = AskId(7 << 8);
 
 impl Cluster {
     /// So many nodes, of which the first three own all partitions.
-    fn open(nodes: usize) -> Result<Cluster> {
+    pub(super) fn open(nodes: usize) -> Result<Cluster> {
         let clock = Arc::new(HandClock::starting());
         let mut cluster = Cluster {
             members: Vec::new(),
@@ -162,27 +162,42 @@ impl Cluster {
     }
 
     /// A shard that is about to get an input.
-    fn shard(&mut self, node: usize) -> &mut Shard {
+    pub(super) fn shard(&mut self, node: usize) -> &mut Shard {
         let member = &mut self.members[node];
         member.turns = TURNS_AFTER_WORK;
         &mut member.shard
     }
 
     /// Sends a frame of a client; the length of the answer's.
-    fn ask(&mut self, frame: &[u8]) -> usize {
-        let request = receive(&mut self.session, &mut self.input, frame, &mut self.out);
-        self.asked += 1;
-        let id = RequestId(self.asked);
-        self.shard(FIRST).request(id, request);
-        self.run();
-        let reply = self.reply.take().expect("all replicas have answered");
+    pub(super) fn ask(&mut self, frame: &[u8]) -> usize {
+        let request = self.read_frame(frame);
+        let reply = self.request(request).expect("all replicas have answered");
         self.out.clear();
         self.session.respond(reply, &mut self.out);
         self.out.len()
     }
 
+    /// The request in a frame of a client.
+    pub(super) fn read_frame(&mut self, frame: &[u8]) -> Request {
+        receive(&mut self.session, &mut self.input, frame, &mut self.out)
+    }
+
+    /// The reply to a request of a client, if it comes at once.
+    pub(super) fn request(&mut self, request: Request) -> Option<std::result::Result<Response, kv::Error>> {
+        self.asked += 1;
+        let id = RequestId(self.asked);
+        self.shard(FIRST).request(id, request);
+        self.run();
+        self.take_reply()
+    }
+
+    /// The reply to the last request, if it has come.
+    pub(super) fn take_reply(&mut self) -> Option<std::result::Result<Response, kv::Error>> {
+        self.reply.take()
+    }
+
     /// Gives turns until no shard has anything to do.
-    fn run(&mut self) {
+    pub(super) fn run(&mut self) {
         while self.members.iter().any(|member| member.turns > 0) {
             (0..self.members.len()).for_each(|node| self.take_turn(node));
         }
@@ -223,13 +238,21 @@ impl Cluster {
 
     /// Time passes for all nodes.
     fn pass(&mut self, ticks: usize) {
-        for _ in 0..ticks {
-            self.clock.advance(QUIET_TICK);
-            for node in 0..self.members.len() {
-                self.shard(node).tick();
-            }
-            self.run();
+        (0..ticks).for_each(|_| self.tick_after(QUIET_TICK));
+    }
+
+    /// All nodes tick after some time.
+    pub(super) fn tick_after(&mut self, time: Duration) {
+        self.clock.advance(time);
+        for node in 0..self.members.len() {
+            self.shard(node).tick();
         }
+        self.run();
+    }
+
+    /// Time passes, and no timer is due.
+    pub(super) fn advance(&self, time: Duration) {
+        self.clock.advance(time);
     }
 
     /// Tells all nodes that the fourth one is to take the place of the third one.
@@ -247,7 +270,7 @@ impl Cluster {
 }
 
 /// The length of a frame without a body.
-const EMPTY_FRAME: usize = 5;
+pub(super) const EMPTY_FRAME: usize = 5;
 
 pub fn quorum_get() -> Result<Operation> {
     let (mut cluster, at) = (Cluster::filled(3)?, asked(CLUSTER_KEYS));

@@ -1,6 +1,7 @@
 //! The hot paths that are counted. Each case prepares what it needs from fixed seeds and gives the operation.
 
 mod cluster;
+mod consistent;
 mod engine;
 mod object;
 mod protocol;
@@ -68,6 +69,8 @@ pub const ALL: &[Case] = &[
     Case { name: "shard.quorum_put", prepare: cluster::quorum_put },
     Case { name: "shard.replica_read", prepare: cluster::replica_read },
     Case { name: "shard.tick_idle", prepare: cluster::tick_idle },
+    Case { name: "shard.consistent_get", prepare: consistent::get },
+    Case { name: "shard.consistent_put", prepare: consistent::put },
 ];
 
 /// A key of the usual length; every case visits them in the same scattered order.

@@ -24,13 +24,25 @@ pub fn frame(code: u8, message: &impl Message) -> Vec<u8> {
 }
 
 pub fn get_frame(key: Vec<u8>) -> Vec<u8> {
-    frame(codes::GET_REQ, &pb::GetReq { bucket: BUCKET, key: key.into(), ..pb::GetReq::default() })
+    typed_get_frame(None, key)
 }
 
 pub fn put_frame(key: Vec<u8>) -> Vec<u8> {
+    typed_put_frame(None, key)
+}
+
+/// A read of a key of a bucket type.
+pub fn typed_get_frame(bucket_type: Option<Bytes>, key: Vec<u8>) -> Vec<u8> {
+    let get = pb::GetReq { bucket: BUCKET, key: key.into(), bucket_type, ..pb::GetReq::default() };
+    frame(codes::GET_REQ, &get)
+}
+
+/// A write of 1 KiB under a key of a bucket type.
+pub fn typed_put_frame(bucket_type: Option<Bytes>, key: Vec<u8>) -> Vec<u8> {
     let content_type = Some(Bytes::from_static(b"application/octet-stream"));
     let content = pb::Content { value: value(), content_type, ..pb::Content::default() };
-    let put = pb::PutReq { bucket: BUCKET, key: Some(key.into()), content, ..pb::PutReq::default() };
+    let put =
+        pb::PutReq { bucket: BUCKET, key: Some(key.into()), content, bucket_type, ..pb::PutReq::default() };
     frame(codes::PUT_REQ, &put)
 }
 
