@@ -279,7 +279,8 @@ impl ConsistentGroups {
 
         self.follow_receiver(env, key);
         self.mark_if_settled(key);
-        if self.has_reached_leader(env, key) {
+        let is_waited_for = self.waiting.has(key) || self.leaderless.has(key);
+        if is_waited_for && self.has_reached_leader(env, key) {
             self.leaderless.remove(key);
             self.todo.extend(self.waiting.take(key).into_iter().map(|it| Todo::Dispatch(Box::new(it))));
         }

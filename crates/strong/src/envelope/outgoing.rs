@@ -16,13 +16,11 @@ use crate::group::kind;
 /// Time that a note waits for company: a follower hears so soon that an entry is committed.
 pub const NOTE_HELD_MAX: Duration = Duration::from_millis(20);
 
-/// Messages of one lane, by founding.
-type Sections = BTreeMap<(u8, u64), Vec<(GroupId, Bytes)>>;
-
-/// Messages for one shard.
+/// Messages for one shard, of each lane in order of coming.
 #[derive(Default)]
 struct Queue {
-    lanes: BTreeMap<Lane, Sections>,
+    liveness: Vec<(GroupId, Bytes)>,
+    requests: Vec<(GroupId, Bytes)>,
     /// At most one of a group, so bounded by the groups.
     notes: BTreeMap<GroupId, Bytes>,
     /// When the first note came.
@@ -53,8 +51,7 @@ impl Outgoing {
             // It says all that the note does.
             queue.notes.remove(&group);
         }
-        let lane = queue.lanes.entry(Lane::of(&message)).or_default();
-        lane.entry((group.n_val, group.founding)).or_default().push((group, message));
+        queue.lane(Lane::of(&message)).push((group, message));
     }
 
     /// Takes the envelopes that leave now; the liveness lane of a receiver first.
@@ -62,11 +59,13 @@ impl Outgoing {
         let mut taken = Vec::new();
         for (&to, queue) in &mut self.queues {
             let is_due = queue.noted.is_some_and(|noted| now.since(noted) >= NOTE_HELD_MAX);
-            if is_due || !queue.lanes.is_empty() {
+            if is_due || !queue.liveness.is_empty() || !queue.requests.is_empty() {
                 queue.take_notes();
             }
-            for (lane, sections) in std::mem::take(&mut queue.lanes) {
-                let messages = sections.into_values().flatten().collect();
+            for lane in [Lane::Liveness, Lane::Requests] {
+                let mut messages = std::mem::take(queue.lane(lane));
+                // Messages of a founding in a row; those of a group keep their order.
+                messages.sort_by_key(|(group, _)| (group.n_val, group.founding));
                 let envelopes = split(messages).into_iter();
                 let from = self.here;
                 taken.extend(envelopes.map(|messages| (to, Envelope { from, to, lane, messages })));
@@ -83,13 +82,17 @@ impl Outgoing {
 }
 
 impl Queue {
+    fn lane(&mut self, lane: Lane) -> &mut Vec<(GroupId, Bytes)> {
+        match lane {
+            Lane::Liveness => &mut self.liveness,
+            Lane::Requests => &mut self.requests,
+        }
+    }
+
     /// Lets the notes leave with the other messages.
     fn take_notes(&mut self) {
         self.noted = None;
-        for (group, note) in std::mem::take(&mut self.notes) {
-            let lane = self.lanes.entry(Lane::Liveness).or_default();
-            lane.entry((group.n_val, group.founding)).or_default().push((group, note));
-        }
+        self.liveness.extend(std::mem::take(&mut self.notes));
     }
 }
 
@@ -101,6 +104,10 @@ fn is_note(message: &Bytes) -> bool {
 
 /// Cuts messages into envelopes within the bounds.
 fn split(messages: Vec<(GroupId, Bytes)>) -> Vec<Vec<(GroupId, Bytes)>> {
+    let bytes: usize = messages.iter().map(|(_, message)| message.len()).sum();
+    if !messages.is_empty() && messages.len() <= ENVELOPE_MESSAGES_MAX && bytes <= ENVELOPE_BYTES_MAX {
+        return vec![messages];
+    }
     let mut envelopes: Vec<Vec<(GroupId, Bytes)>> = Vec::new();
     let mut bytes = 0;
     for (group, message) in messages {

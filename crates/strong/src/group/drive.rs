@@ -23,17 +23,17 @@ impl Group {
         while self.raw.has_ready() {
             let mut ready = self.raw.ready();
             let number = ready.number();
-            let entries: Vec<Entry> = ready.take_entries().iter().map(Entry::of_library).collect();
-            let is_appended = !entries.is_empty();
+            let appended = ready.take_entries();
+            let entries: Vec<Entry> = appended.iter().map(Entry::of_library).collect();
             let has_configuration = entries.iter().any(|entry| entry.payload.configuration().is_some());
-            let has_write = self.persist(&ready, entries, now);
+            let has_write = self.persist(&ready, entries, &appended, now);
             self.send_all(ready.take_messages(), now);
             let released = self.outbox.hold(number, has_write, ready.take_persisted_messages());
             self.send_all(released, now);
 
             let committed = ready.take_committed_entries();
             self.raw.advance_append_async(ready);
-            self.follow_configuration(is_appended, has_configuration);
+            self.follow_configuration(!appended.is_empty(), has_configuration);
             if !self.outbox.has_writes() {
                 self.raw.on_persist_ready(number);
             }
@@ -66,8 +66,14 @@ impl Group {
         }
     }
 
-    /// Hands out term, vote and entries to be written; whether there are any.
-    fn persist(&mut self, ready: &Ready, entries: Vec<Entry>, now: Monotonic) -> bool {
+    /// Hands out term, vote and entries to be written; whether there are any. The library has the same entries.
+    fn persist(
+        &mut self,
+        ready: &Ready,
+        entries: Vec<Entry>,
+        appended: &[eraftpb::Entry],
+        now: Monotonic,
+    ) -> bool {
         let before = self.raw.store().hard;
         let (install, reaped) = self.install(ready).unzip();
         let reaped = entries
@@ -83,7 +89,9 @@ impl Group {
 
         let log = self.raw.mut_store();
         log.hard = hard;
-        entries.iter().for_each(|entry| log.push(entry.clone()));
+        for (entry, library) in entries.iter().zip(appended) {
+            log.push_of_library(entry.clone(), library);
+        }
         if hard != before && vote.is_some_and(|vote| vote != self.identity.voter) {
             // The candidate that has this vote is given the time to win.
             self.timers.postpone_election(now, &mut *self.rng);
@@ -275,10 +283,10 @@ impl Group {
 
     /// Sets the timers by role.
     pub(super) fn set_timers(&mut self, now: Monotonic) {
+        self.is_settled = self.settles();
         if self.leads() {
-            let is_settled = self.is_settled();
-            self.timers.lead(is_settled, now);
-        } else if !self.may_campaign() || self.leader().is_some_and(|leader| self.reaches(leader)) {
+            self.timers.lead(self.is_settled, now);
+        } else if self.leader().is_some_and(|leader| self.reaches(leader)) || !self.may_campaign() {
             self.timers.follow();
         } else {
             let place = self.identity.rank + self.places_behind();

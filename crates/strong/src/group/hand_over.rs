@@ -86,7 +86,7 @@ impl Group {
 
     /// Asks the voter that the caller prefers to lead, if this one leads and that one is able.
     pub(super) fn prefer(&mut self, voter: VoterId) {
-        if self.is_settled() && self.members().has_voter(voter) && self.can_take_over(voter) {
+        if self.settles() && self.members().has_voter(voter) && self.can_take_over(voter) {
             self.ask_to_lead(voter);
         }
     }

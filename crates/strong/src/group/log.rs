@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use bytes::Bytes;
 use raft::eraftpb;
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
@@ -31,9 +32,24 @@ pub(super) struct Log {
     pub(super) snapshots: BTreeMap<u64, (u64, u64)>,
     /// Numbers of voters for which the library asked in vain; it reads the log through a shared reference.
     asked: RefCell<BTreeSet<u64>>,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<Logged>,
     /// Bytes of all entries.
     bytes: usize,
+}
+
+/// An entry, and its payload as the library has it: both are of the same bytes.
+struct Logged {
+    entry: Entry,
+    data: Bytes,
+}
+
+impl Logged {
+    fn to_library(&self) -> eraftpb::Entry {
+        let mut entry = eraftpb::Entry::default();
+        (entry.index, entry.term) = (self.entry.index, self.entry.term);
+        entry.data = self.data.clone();
+        entry
+    }
 }
 
 impl Log {
@@ -63,7 +79,8 @@ impl Log {
     /// Drops entries from the front, up to an index, until at most `bytes` are left.
     pub(super) fn trim(&mut self, through: u64, bytes: usize) {
         while self.bytes > bytes
-            && let Some(first) = self.entries.pop_front_if(|first| first.index <= through)
+            && let Some(Logged { entry: first, .. }) =
+                self.entries.pop_front_if(|first| first.entry.index <= through)
         {
             self.base = (first.index, first.term);
             self.bytes -= first.size();
@@ -72,12 +89,12 @@ impl Log {
 
     /// Index and term of the last entry.
     pub(super) fn last(&self) -> (u64, u64) {
-        self.entries.back().map_or(self.base, |last| (last.index, last.term))
+        self.entries.back().map_or(self.base, |last| (last.entry.index, last.entry.term))
     }
 
     pub(super) fn entry(&self, index: u64) -> Option<&Entry> {
         let after_base = index.checked_sub(self.base.0 + 1)?;
-        self.entries.get(usize::try_from(after_base).ok()?)
+        self.entries.get(usize::try_from(after_base).ok()?).map(|logged| &logged.entry)
     }
 
     /// The term of an entry, if it or the base is at that index.
@@ -87,37 +104,56 @@ impl Log {
 
     /// Entries in a range of indexes, as far as there are any.
     pub(super) fn range(&self, after: u64, through: u64) -> impl Iterator<Item = &Entry> {
-        let from = self.entries.partition_point(|entry| entry.index <= after);
-        self.entries.range(from..).take_while(move |entry| entry.index <= through)
+        self.logged(after, through).map(|logged| &logged.entry)
+    }
+
+    fn logged(&self, after: u64, through: u64) -> impl Iterator<Item = &Logged> {
+        // Entries have no gap.
+        let place = |index: u64| usize::try_from(index.saturating_sub(self.base.0)).unwrap_or(usize::MAX);
+        let end = place(through).min(self.entries.len());
+        self.entries.range(place(after).min(end)..end)
     }
 
     /// The last configuration behind an index.
     pub(super) fn last_configuration(&self, after: u64) -> Option<&Configuration> {
-        let entries = self.entries.iter().rev().take_while(|entry| entry.index > after);
+        let entries = self.entries.iter().map(|logged| &logged.entry).rev();
+        let entries = entries.take_while(|entry| entry.index > after);
         entries.map(|entry| &entry.payload).find_map(Payload::configuration)
     }
 
     /// Appends an entry. One of the same index and term replaces itself alone; one of another term replaces itself and
     /// all above.
     pub(super) fn push(&mut self, entry: Entry) {
+        let data = entry.payload.encode();
+        self.push_logged(Logged { entry, data });
+    }
+
+    /// Appends an entry that the library has made or taken.
+    pub(super) fn push_of_library(&mut self, entry: Entry, library: &eraftpb::Entry) {
+        self.push_logged(Logged { entry, data: library.data.clone() });
+    }
+
+    fn push_logged(&mut self, logged: Logged) {
+        let entry = &logged.entry;
         assert!(entry.index > self.base.0, "an entry follows the base");
         if self.term_at(entry.index) == Some(entry.term) {
             let at = usize::try_from(entry.index - self.base.0 - 1).expect("it is in memory");
-            let replaced = std::mem::replace(&mut self.entries[at], entry);
-            self.bytes = self.bytes - replaced.size() + self.entries[at].size();
+            let replaced = std::mem::replace(&mut self.entries[at], logged);
+            self.bytes = self.bytes - replaced.entry.size() + self.entries[at].entry.size();
             return;
         }
-        while let Some(last) = self.entries.pop_back_if(|last| last.index >= entry.index) {
-            self.bytes -= last.size();
+        while let Some(last) = self.entries.pop_back_if(|last| last.entry.index >= entry.index) {
+            self.bytes -= last.entry.size();
         }
         assert_eq!(entry.index, self.last().0 + 1, "entries have no gap");
         self.bytes += entry.size();
-        self.entries.push_back(entry);
+        self.entries.push_back(logged);
     }
 
     pub(super) fn invariants(&self) {
         debug_assert!(!self.entries.is_empty() || self.bytes == 0, "bytes are of entries");
         if let (Some(first), Some(last)) = (self.entries.front(), self.entries.back()) {
+            let (first, last) = (&first.entry, &last.entry);
             debug_assert_eq!(first.index, self.base.0 + 1, "entries follow the base");
             debug_assert_eq!(last.index - first.index + 1, self.entries.len() as u64, "entries have no gap");
             debug_assert!(last.term <= self.hard.term, "no entry is of a later term");
@@ -146,7 +182,7 @@ impl Storage for Log {
         if high > self.last().0 + 1 {
             return Err(StorageError::Unavailable.into());
         }
-        let mut entries: Vec<_> = self.range(low - 1, high - 1).map(Entry::to_library).collect();
+        let mut entries: Vec<_> = self.logged(low - 1, high - 1).map(Logged::to_library).collect();
         raft::util::limit_size(&mut entries, max_size.into());
         Ok(entries)
     }

@@ -169,20 +169,25 @@ pub enum Message {
 impl Message {
     /// Its bytes.
     pub fn encode(&self) -> Bytes {
-        let entries = match self {
-            Message::Append { entries, .. } => entries.iter().map(Entry::size).sum(),
-            _ => 0,
-        };
-        let mut out = BytesMut::with_capacity(FIELDS_BYTES + entries);
+        let mut out = self.room();
         out.put_u8(MESSAGE_VERSION);
         self.put(&mut out);
         out.freeze()
     }
 
+    /// An empty buffer for its bytes.
+    fn room(&self) -> BytesMut {
+        let entries = match self {
+            Message::Append { entries, .. } => entries.iter().map(Entry::size).sum(),
+            _ => 0,
+        };
+        BytesMut::with_capacity(FIELDS_BYTES + entries)
+    }
+
     /// Its bytes, with the number of the sender's promise to the leader that it answers.
     pub fn encode_promised(&self, number: Option<u64>) -> Bytes {
         let Some(number) = number else { return self.encode() };
-        let mut out = BytesMut::new();
+        let mut out = self.room();
         out.put_u8(PROMISED_VERSION);
         self.put(&mut out);
         put_varint(&mut out, number);

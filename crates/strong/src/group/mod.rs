@@ -377,6 +377,8 @@ pub struct Group {
     listed: BTreeMap<NodeId, VoterId>,
     /// The configuration is not that of the listed voters alone.
     is_changing: bool,
+    /// [`Group::settles`] at the end of the last step.
+    is_settled: bool,
     rng: Box<dyn Rng>,
     /// The input of this step may have changed the library's state.
     needs_drain: bool,
@@ -450,6 +452,11 @@ impl Group {
 
     /// Whether all voters that can be reached have all that this leader has, and no write is under way.
     pub fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
+    /// The same in the middle of a step.
+    fn settles(&self) -> bool {
         let last = self.raw.store().last().0;
         let has_all = |voter: VoterId| {
             let progress = self.raw.raft.prs().get(voter.number());

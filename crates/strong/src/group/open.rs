@@ -165,6 +165,7 @@ impl Group {
             forgetful: BTreeSet::new(),
             listed: BTreeMap::new(),
             is_changing: false,
+            is_settled: false,
             rng,
             needs_drain: true,
             out: Vec::new(),

@@ -44,6 +44,11 @@ impl<G: Ord + Copy> WakeQueue<G> {
         self.queue.insert((urgency, self.pushed, group));
     }
 
+    /// Whether a group is to be woken.
+    pub fn has(&self, group: G) -> bool {
+        self.places.contains_key(&group)
+    }
+
     /// Removes a group that need not be woken any more.
     pub fn remove(&mut self, group: G) {
         if let Some((urgency, number)) = self.places.remove(&group) {
