@@ -71,6 +71,7 @@ impl Group {
         }
         let matched = self.raw.raft.prs().get(voter.number()).map_or(0, |progress| progress.matched);
         let commit = matched.min(self.commit());
+        self.commit_notes.on_told(voter, commit);
         self.send(voter, Message::Heartbeat { term: self.term(), commit, context });
     }
 

@@ -41,29 +41,7 @@ impl Group {
             self.follow_role(now);
         }
         self.want_catch_ups();
-        self.note_commits();
-    }
-
-    /// Tells voters that entries which they have are committed, once each; an append that follows says it, too.
-    fn note_commits(&mut self) {
-        if !self.leads() {
-            return self.noted.clear();
-        }
-        let (here, commit) = (self.identity.voter, self.commit());
-        let mut lacking = Vec::new();
-        for voter in self.members().others(here) {
-            let Some(progress) = self.raw.raft.prs().get(voter.number()) else { continue };
-            let known = progress.matched.min(commit);
-            let noted = self.noted.get(&voter).copied().unwrap_or_default();
-            let is_twice = lacking.iter().any(|(other, _)| *other == voter);
-            if known > progress.committed_index.max(noted) && !is_twice {
-                lacking.push((voter, known));
-            }
-        }
-        for (voter, known) in lacking {
-            self.noted.insert(voter, known);
-            self.send_heartbeat(voter, 0);
-        }
+        self.note_commits(now);
     }
 
     /// Hands out term, vote and entries to be written; whether there are any. The library has the same entries.
@@ -159,8 +137,10 @@ impl Group {
             let matched = progress.filter(|_| self.leads()).map_or(0, |progress| progress.matched);
             let acknowledged = matched.min(self.raw.raft.raft_log.committed);
             if let Some(message) = Message::of_library(&message, acknowledged) {
-                if matches!(message, Message::Snapshot { .. }) {
-                    self.on_snapshot_sent(to, now);
+                match message {
+                    Message::Snapshot { .. } => self.on_snapshot_sent(to, now),
+                    Message::Append { commit, .. } => self.commit_notes.on_told(to, commit),
+                    _ => {}
                 }
                 self.send(to, message);
             }

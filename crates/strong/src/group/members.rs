@@ -184,8 +184,7 @@ impl Group {
         let gone: Vec<VoterId> =
             self.catch_ups.receivers().filter(|voter| !self.members().has(*voter)).collect();
         gone.into_iter().for_each(|voter| self.end_catch_up(voter));
-        let in_force = &self.raw.store().in_force;
-        self.noted.retain(|voter, _| in_force.has(*voter));
+        self.commit_notes.keep(&self.raw.store().in_force);
         self.note_members();
     }
 }

@@ -14,7 +14,8 @@
 //! 5. A voter that needs a trimmed entry is caught up by the caller; the group says when, and installs the result
 //!    (`catch_ups.rs`).
 //! 6. A leader that a majority has promised not to vote against serves reads without a round (`leasing.rs`).
-//! 7. A settled group has no timer and sends nothing (`timers.rs`).
+//! 7. A settled group has no timer and sends nothing (`timers.rs`). A leader tells others that entries are committed
+//!    with its next entries, or a little later (`commit_notes.rs`).
 //! 8. A leader that leaves, or is not the preferred one, asks another voter to lead (`hand_over.rs`).
 //! 9. A store that lost its data is replaced as a voter (`members.rs`).
 //!
@@ -25,6 +26,7 @@
 //! Left out: the journal and the tables, which are the caller's; changes of a group's nodes.
 
 mod catch_ups;
+mod commit_notes;
 mod configuration;
 mod confirm;
 mod drive;
@@ -59,6 +61,8 @@ use ring::NodeId;
 
 use self::catch_ups::CatchUps;
 pub use self::catch_ups::{REAP_SILENCE, SNAPSHOT_RETRY, SNAPSHOT_TRIES};
+pub use self::commit_notes::COMMIT_NOTE_AFTER;
+use self::commit_notes::CommitNotes;
 pub use self::configuration::{Configuration, VOTERS_MAX};
 pub use self::entry::{Entry, NUMBER_MAX, Payload, Version, Write};
 use self::hand_over::Departure;
@@ -369,8 +373,7 @@ pub struct Group {
     has_forgotten: bool,
     /// The highest entry that this store may have acknowledged, while one up to it is damaged or missing.
     suspect_through: Option<u64>,
-    /// The commit index that a leader has told each voter last.
-    noted: BTreeMap<VoterId, u64>,
+    commit_notes: CommitNotes,
     /// Peers that said that they forgot.
     forgetful: BTreeSet<VoterId>,
     /// The voter that each node has now, as far as that was told.
@@ -431,7 +434,8 @@ impl Group {
     /// When the next [`Input::Tick`] is due; none for a group at rest.
     pub fn next_timer(&self) -> Option<Monotonic> {
         let requests = [self.requests.next_deadline(), self.reads.next_retry(), self.next_hand_over()];
-        self.timers.next().into_iter().chain(requests.into_iter().flatten()).min()
+        let notes = self.commit_notes.next();
+        self.timers.next().into_iter().chain(notes).chain(requests.into_iter().flatten()).min()
     }
 
     /// Whether this voter leads.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{Monotonic, Rng};
 use raft::{Config, RawNode};
 
+use super::commit_notes::CommitNotes;
 use super::entry::Entry;
 use super::identity::VoterId;
 use super::log::Log;
@@ -161,7 +162,7 @@ impl Group {
             is_registered: base::planted!(CloneVotesBeforeRegistered),
             has_forgotten: false,
             suspect_through,
-            noted: BTreeMap::new(),
+            commit_notes: CommitNotes::default(),
             forgetful: BTreeSet::new(),
             listed: BTreeMap::new(),
             is_changing: false,

@@ -1,7 +1,7 @@
 //! Short stories of one group.
 
 use strong::envelope::NOTE_HELD_MAX;
-use strong::group::{Condition, HEARTBEAT_EVERY, Input, Output, Version};
+use strong::group::{COMMIT_NOTE_AFTER, Condition, HEARTBEAT_EVERY, Input, Output, Version};
 use strong::linearizability::{Action, Outcome, Verdict};
 
 use crate::world::{MILLISECOND, SECOND, World, key};
@@ -268,6 +268,20 @@ fn followers_hear_soon_that_a_write_is_committed() {
         let hear = |world: &World| (0..3).all(|node| world.group(node).commit() == commit);
         assert!(world.run_until(SECOND, hear));
         let took = world.now.since(before);
-        assert!(took < NOTE_HELD_MAX, "seed {seed}: {took:?}");
+        assert!(took < COMMIT_NOTE_AFTER + NOTE_HELD_MAX, "seed {seed}: {took:?}");
     }
+}
+
+#[test]
+fn appends_of_a_busy_group_tell_that_entries_are_committed() {
+    let mut world = World::quiet(1, 3);
+    let leader = world.settle();
+    let (writes, before) = (100, world.sent);
+    for value in 1..=writes {
+        assert_eq!(world.ask(leader, key(0), put(value), Condition::None), Outcome::Done);
+        world.run(10 * MILLISECOND);
+    }
+    // Two appends and their answers; a note to each follower and its answer would be four more.
+    let sent = world.sent - before;
+    assert!(sent < 6 * writes, "{sent} messages");
 }
