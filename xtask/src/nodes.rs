@@ -6,9 +6,9 @@ use crate::Result;
 use crate::load::{Load, Until};
 use crate::measure::{Cost, Servers, Window};
 use client::{Client, ReadOptions, Timeouts};
-use experiments::scenario::Plan;
 use experiments::scenario::launch::{Launcher, NodeAddresses, ports};
 use experiments::scenario::nodes::Nodes;
+use experiments::scenario::{Plan, consistent_type};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -96,10 +96,16 @@ impl Cluster {
         let (addresses, http) =
             (plans.iter().map(|plan| plan.pb).collect(), plans.iter().map(|plan| plan.http).collect());
         let begin = Instant::now();
-        let nodes = Nodes::start_all(plans, setup.count.into())?;
+        let mut nodes = Nodes::start_all(plans, setup.count.into())?;
+        nodes.await_peers(setup.count.into())?;
         let servers = Servers { pids: nodes.pids(), addresses };
         servers.addresses.iter().try_for_each(|&address| await_answer(address))?;
         Ok(Cluster { nodes, servers, http, start_time: begin.elapsed() })
+    }
+
+    /// Creates and activates a consistent bucket type.
+    pub fn make_consistent_type(&self, name: &str) -> Result<()> {
+        Ok(consistent_type::make(name, &self.nodes.plans().collect::<Vec<_>>())?)
     }
 
     /// The first node's process.
@@ -213,7 +219,7 @@ pub fn free_address() -> Result<SocketAddr> {
 }
 
 /// A base port above which nothing listens where so many nodes will.
-fn free_base(count: u16) -> Result<u16> {
+pub fn free_base(count: u16) -> Result<u16> {
     let is_free = |base: u16| ports(count).all(|port| TcpListener::bind(local(base + port)).is_ok());
     let base = BASES.map(|hundred| hundred * PORTS).find(|&base| is_free(base));
     base.ok_or_else(|| "no ports are free".into())

@@ -32,6 +32,7 @@ impl RedisServer {
             program: "redis-server".into(),
             command,
             groups: Vec::new(),
+            ends_by_signal: false,
         };
         let nodes = Nodes::start_all(vec![plan], 1)?;
         let servers = Servers { pids: nodes.pids(), addresses: vec![address] };

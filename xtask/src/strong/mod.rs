@@ -19,9 +19,7 @@ use crate::measure::Window;
 use crate::nodes::{Cluster, Setup};
 use crate::{Result, figures::Part as Run};
 use clap::ValueEnum;
-use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Nodes; each has a copy of everything.
 const NODES: u16 = 3;
@@ -31,9 +29,6 @@ const OBJECTS: u64 = 100_000;
 
 /// The consistent bucket type.
 const TYPE: &str = "strong";
-
-/// Time for the activation of the type: stores register within some seconds.
-const ACTIVATION_MAX: Duration = Duration::from_secs(60);
 
 /// A part of a run: rows that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -100,30 +95,8 @@ impl Context {
         let setup = Setup::new(&self.binary, self.home.join(name), NODES, "sync")?;
         let setup = flags.iter().fold(setup, |setup, (flag, value)| setup.with(flag, value));
         let cluster = Cluster::start(&setup)?;
-        self.activate(&cluster)?;
+        cluster.make_consistent_type(TYPE)?;
         Ok(cluster)
-    }
-
-    /// Creates and activates the consistent type.
-    fn activate(&self, cluster: &Cluster) -> Result<()> {
-        let node = cluster.http[0].to_string();
-        let admin = |words: &[&str]| {
-            let mut command = Command::new(&self.binary);
-            command.args(["admin", "--node", &node, "bucket-type"]).args(words).stdout(Stdio::null());
-            Ok::<bool, crate::Failure>(command.status()?.success())
-        };
-        if !admin(&["create", TYPE, "{\"props\":{\"consistent\":true,\"n_val\":3}}"])? {
-            return Err("the consistent type was not created".into());
-        }
-        // Stores that are not registered yet are named, and the activation is asked for again.
-        let begin = Instant::now();
-        while !admin(&["activate", TYPE])? {
-            if begin.elapsed() > ACTIVATION_MAX {
-                return Err("the consistent type was not activated".into());
-            }
-            sleep(Duration::from_millis(200));
-        }
-        Ok(())
     }
 }
 

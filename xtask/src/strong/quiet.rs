@@ -62,7 +62,7 @@ fn touching(groups: u32, is_consistent: bool) -> Load {
 fn idle_shares(context: &Context) -> Result<Vec<f64>> {
     let setup = Setup::new(&context.binary, context.home.join("idle"), NODES, "none")?;
     let cluster = Cluster::start(&setup.with("ring-size", PARTITIONS))?;
-    context.activate(&cluster)?;
+    cluster.make_consistent_type(TYPE)?;
     cluster.servers.fill(&touching(PARTITIONS, true))?;
     cluster.servers.rest()?;
     let cpu =
@@ -82,7 +82,7 @@ fn start_times(context: &Context, is_consistent: bool) -> Result<Vec<f64>> {
     let setup = setup.with("ring-size", GROUPS_MAX).with("shards", 1);
     let cluster = Cluster::start(&setup)?;
     if is_consistent {
-        context.activate(&cluster)?;
+        cluster.make_consistent_type(TYPE)?;
     }
     cluster.servers.fill(&touching(GROUPS_MAX, is_consistent))?;
     cluster.servers.rest()?;

@@ -6,7 +6,7 @@ use crate::sibling;
 use bench::{Control, Identity};
 use clap::ValueHint;
 use experiments::scenario::launch::{Launcher, NodeAddresses};
-use experiments::scenario::{Scenario, network, play};
+use experiments::scenario::{Plan, Program, Scenario, etcd, network, play};
 use results::Summary;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -51,18 +51,26 @@ pub fn play_in(scenario: &Scenario, data: &Path, out: &Path, control: &Control) 
     }
     let node = |at: u16| NodeAddresses::of(scenario.host(at.into()), scenario.base_port, at + 1);
     let nodes = (0..scenario.nodes).map(node).collect::<Vec<_>>();
+    let plans = match scenario.program {
+        Program::Annulet => plans(scenario, data, &nodes)?,
+        Program::Etcd => etcd::plans(data, &nodes),
+    };
+    let identity = Identity { version: crate::VERSION.to_owned(), ..Identity::default() };
+    Ok(play(scenario, plans, out, &identity, control, &mut live())?)
+}
+
+/// The plans of nodes of this program, whose certificates are made.
+fn plans(scenario: &Scenario, data: &Path, nodes: &[NodeAddresses]) -> Result<Vec<Plan>, Failure> {
     let options = scenario.options.iter().map(|(name, value)| (name.replace('_', "-"), value.clone()));
     let launcher = Launcher {
         program: &sibling::program("annulet")?,
         home: data,
-        nodes: &nodes,
+        nodes,
         founders: scenario.founders.into(),
         options: options.collect(),
     };
     launcher.make_certificates()?;
-    let launch = |at: usize| Ok(launcher.plan(at));
-    let identity = Identity { version: crate::VERSION.to_owned(), ..Identity::default() };
-    Ok(play(scenario, &launch, out, &identity, control, &mut live())?)
+    Ok((0..nodes.len()).map(|at| launcher.plan(at)).collect())
 }
 
 /// The same command again, in a network namespace of its own, which is gone with it.

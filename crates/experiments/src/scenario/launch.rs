@@ -24,10 +24,10 @@ pub fn ports(nodes: u16) -> std::ops::RangeInclusive<u16> {
 /// A node's name and addresses.
 #[derive(Clone, Debug)]
 pub struct NodeAddresses {
-    name: String,
-    pb: SocketAddr,
+    pub(super) name: String,
+    pub(super) pb: SocketAddr,
     http: SocketAddr,
-    peers: SocketAddr,
+    pub(super) peers: SocketAddr,
 }
 
 impl NodeAddresses {
@@ -119,6 +119,7 @@ impl Launcher<'_> {
             program: self.program.to_owned(),
             command,
             groups: Vec::new(),
+            ends_by_signal: false,
         }
     }
 

@@ -1,10 +1,11 @@
 //! Scenarios: real processes under load, and things that are done to them at stated seconds.
 //!
 //! 1. `parse` reads the file; nothing is started before all of it can be done here (rights, tools, control groups).
-//! 2. [`play`] makes networks and limits, starts the nodes, waits until they serve and see each other, and runs the
-//!    workload against them. A second thread does each step at its time (`steps`) and marks the charts.
-//! 3. [`launch`] makes the commands of nodes. In the end, in any case, [`nodes`] stops all processes, and
-//!    [`cgroup`] and [`network`] take away the groups and networks that they made.
+//! 2. [`play`] makes networks and limits, starts the nodes, waits until they serve and see each other, makes the
+//!    [`consistent_type`], and runs the workload against them. A second thread does each step at its time (`steps`)
+//!    and marks the charts.
+//! 3. [`launch`] makes the commands of nodes, [`etcd`] those of its members. In the end, in any case, [`nodes`] stops all
+//!    processes, and [`cgroup`] and [`network`] take away the groups and networks that they made.
 //!
 //! Storage engines without nodes go through stages instead: `engines`.
 //!
@@ -12,7 +13,9 @@
 //! scenario with it. Left out: nodes on other machines.
 
 pub mod cgroup;
+pub mod consistent_type;
 mod engines;
+pub mod etcd;
 pub mod launch;
 pub mod network;
 pub mod nodes;
@@ -22,6 +25,6 @@ mod steps;
 
 pub use engines::{Engines, Played};
 pub use nodes::Plan;
-pub use parse::{Action, Limits, Scenario, Step};
-pub use play::{Launch, play};
+pub use parse::{Action, Limits, Program, Scenario, Step};
+pub use play::play;
 pub use steps::DONE;

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -45,6 +46,8 @@ pub struct Plan {
     pub command: Vec<OsString>,
     /// Control groups that it is put into: the files that take its number.
     pub groups: Vec<PathBuf>,
+    /// Whether it ends itself by the signal that stops it, when it has stopped cleanly.
+    pub ends_by_signal: bool,
 }
 
 struct Node {
@@ -56,7 +59,7 @@ struct Node {
 pub struct Nodes(Vec<Node>);
 
 impl Nodes {
-    /// Starts the first `founders`, and waits until each serves and sees the others.
+    /// Starts the first `founders`, and waits until each takes connections.
     pub fn start_all(plans: Vec<Plan>, founders: usize) -> Result<Nodes, Error> {
         let mut nodes = Nodes(plans.into_iter().map(|plan| Node { plan, child: None }).collect());
         for node in 0..founders {
@@ -65,7 +68,6 @@ impl Nodes {
         for node in 0..founders {
             nodes.await_serving(node)?;
         }
-        nodes.await_peers(founders)?;
         Ok(nodes)
     }
 
@@ -109,7 +111,10 @@ impl Nodes {
         while begin.elapsed() < STOP_MAX {
             if self.has_ended(node) {
                 let status = self.reap(node)?;
-                return match status.is_none_or(|status| status.success()) {
+                let by_signal = |status: &ExitStatus| status.signal() == Some(Signal::TERM.as_raw());
+                let is_clean =
+                    |it: ExitStatus| it.success() || self.0[node].plan.ends_by_signal && by_signal(&it);
+                return match status.is_none_or(is_clean) {
                     true => Ok(()),
                     false => Err(self.failed(node, &format!("ended uncleanly: {status:?}"))),
                 };
@@ -172,8 +177,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// Until each of the first `founders` has links to all others of them.
-    fn await_peers(&mut self, founders: usize) -> Result<(), Error> {
+    /// Waits until each of the first `founders` has links to all others of them.
+    pub fn await_peers(&mut self, founders: usize) -> Result<(), Error> {
         let wanted = Some((founders - 1) as f64);
         let peers_up = |http| bench::counters(http)?.get("peers_up").copied();
         let begin = Instant::now();
@@ -231,8 +236,16 @@ mod tests {
 
     /// A node with a shell's script as its program; `pb` takes connections, or does not.
     fn plan(script: &str, pb: SocketAddr, data: PathBuf) -> Plan {
-        let command = ["sh", "-c", script].map(OsString::from).to_vec();
-        Plan { name: "n1".to_owned(), pb, http: pb, data, program: "sh".into(), command, groups: Vec::new() }
+        Plan {
+            name: "n1".to_owned(),
+            pb,
+            http: pb,
+            data,
+            program: "sh".into(),
+            command: ["sh", "-c", script].map(OsString::from).to_vec(),
+            groups: Vec::new(),
+            ends_by_signal: false,
+        }
     }
 
     #[test]
@@ -250,10 +263,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let ready = dir.path().join("ready");
-        for (status, is_clean) in [(0, true), (7, false)] {
+        let ends = [
+            ("exit 0", false, true),
+            ("exit 7", false, false),
+            // By the signal itself.
+            ("trap - TERM; kill -TERM $$", true, true),
+            ("trap - TERM; kill -TERM $$", false, false),
+            ("exit 7", true, false),
+        ];
+        for (end, ends_by_signal, is_clean) in ends {
             let script =
-                format!("trap 'exit {status}' TERM; touch {}; while :; do sleep 0.01; done", ready.display());
-            let plans = vec![plan(&script, listener.local_addr().unwrap(), dir.path().join("n1"))];
+                format!("trap '{end}' TERM; touch {}; while :; do sleep 0.01; done", ready.display());
+            let plan = plan(&script, listener.local_addr().unwrap(), dir.path().join("n1"));
+            let plans = vec![Plan { ends_by_signal, ..plan }];
             let mut nodes = Nodes::start_all(plans, 1).unwrap();
             while !ready.exists() {
                 std::thread::yield_now();

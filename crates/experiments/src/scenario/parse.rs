@@ -1,6 +1,8 @@
 //! What a scenario's file says. Strict: a key that means nothing is refused, with its line.
 
+use super::etcd;
 use bench::Error;
+use bench::workload::DriverKind;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,12 +35,27 @@ pub struct Scenario {
     pub base_port: u16,
     /// Options of every node, by their names in a configuration file.
     pub options: BTreeMap<String, String>,
+    /// The program of every node.
+    pub program: Program,
+    /// The consistent bucket type that is made before the fill; none if it is not said.
+    pub consistent_type: Option<String>,
     /// What every node is limited to from its start.
     pub limits: Limits,
     /// Whether each node has a network namespace of its own, so that it can be cut from others.
     pub namespaces: bool,
     /// What is done, in order.
     pub steps: Vec<Step>,
+}
+
+/// The program of the nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Program {
+    /// This one.
+    #[default]
+    Annulet,
+    /// Members of an etcd, as a rival.
+    Etcd,
 }
 
 /// What a node is limited to by a control group.
@@ -157,6 +174,9 @@ struct File {
     #[serde(default)]
     options: BTreeMap<String, Setting>,
     #[serde(default)]
+    program: Program,
+    consistent_type: Option<String>,
+    #[serde(default)]
     limits: Limits,
     #[serde(default)]
     namespaces: bool,
@@ -243,6 +263,13 @@ impl Scenario {
         if clients.is_empty() || !clients.iter().all(|node| (1..=founders).contains(node)) {
             return Err(format!("clients: nodes that run from the start, 1 to {founders}"));
         }
+        if file.program == Program::Etcd {
+            let is_whole = founders == file.nodes && file.options.is_empty();
+            if !is_whole || file.consistent_type.is_some() {
+                let what = "program \"etcd\": it has no options, consistent_type and later founders";
+                return Err(what.to_owned());
+            }
+        }
         let mut steps = Vec::new();
         for (at, step) in file.steps.iter().enumerate() {
             let wrong = |what: String| format!("step {} (second {}): {what}", at + 1, step.second);
@@ -269,10 +296,36 @@ impl Scenario {
             clients: clients.into_iter().map(|node| usize::from(node) - 1).collect(),
             base_port: file.base_port,
             options: file.options.into_iter().map(|(name, value)| (name, text_of(value))).collect(),
+            program: file.program,
+            consistent_type: file.consistent_type,
             limits: file.limits,
             namespaces: file.namespaces,
             steps,
         })
+    }
+
+    /// That the program of its nodes is there.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] with the package to install.
+    pub fn check_program(&self) -> Result<(), Error> {
+        match self.program {
+            Program::Annulet => Ok(()),
+            Program::Etcd => etcd::check(),
+        }
+    }
+
+    /// That a workload has a driver for its nodes; why not otherwise.
+    pub fn check_driver(&self, driver: DriverKind) -> Result<(), String> {
+        let (fits, program) = match self.program {
+            Program::Annulet => (!driver.is_peer(), "this program"),
+            Program::Etcd => (driver == DriverKind::Etcd, "etcd"),
+        };
+        let name = driver.name();
+        match fits {
+            true => Ok(()),
+            false => Err(format!("the scenario has nodes of {program}, and no server for the driver {name}")),
+        }
     }
 
     /// Whether control groups are needed, now or later.

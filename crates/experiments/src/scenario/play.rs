@@ -1,39 +1,31 @@
 //! From a scenario to its results.
 
-use super::Scenario;
 use super::cgroup::Group;
 use super::network::{self, Networks};
 use super::nodes::{Nodes, Plan};
 use super::steps::Stage;
+use super::{Program, Scenario, consistent_type, etcd};
 use bench::{Control, Error, Identity, Observer, Workload};
 use results::Summary;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Makes the plan of a node, from 0: how the program is started is the program's to know.
-pub type Launch<'a> = dyn Fn(usize) -> Result<Plan, Error> + 'a;
-
-/// Plays a scenario and writes the results to `out`, which must be empty or missing.
+/// Plays a scenario and writes the results to `out`, which must be empty or missing. Its nodes have these plans.
 ///
 /// # Errors
 /// [`Error::Unusable`] before anything is started if the file or this machine does not allow it; later if a node or a
 /// step failed, and then the results are those up to there.
 pub fn play(
     scenario: &Scenario,
-    launch: &Launch<'_>,
+    mut plans: Vec<Plan>,
     out: &Path,
     identity: &Identity,
     control: &Control,
     observer: &mut dyn Observer,
 ) -> Result<Summary, Error> {
     let mut workload = Workload::read(&scenario.workload)?;
-    if workload.driver.is_peer() {
-        let what = format!(
-            "a scenario has nodes of this program, and no server for the driver {}",
-            workload.driver.name()
-        );
-        return Err(Error::Unusable(what));
-    }
+    scenario.check_driver(workload.driver).map_err(Error::Unusable)?;
+    scenario.check_program()?;
     if scenario.namespaces {
         Networks::check()?;
         if !network::is_apart() {
@@ -43,7 +35,6 @@ pub fn play(
         }
     }
     let count = usize::from(scenario.nodes);
-    let mut plans = (0..count).map(launch).collect::<Result<Vec<Plan>, Error>>()?;
     let mut groups = Vec::new();
     if scenario.has_limits() {
         for plan in &mut plans {
@@ -60,14 +51,16 @@ pub fn play(
             plan.command.splice(0..0, networks.prefix(at));
         }
     }
-    let mut nodes = Nodes::start_all(plans, scenario.founders.into())?;
+    let mut nodes = start(scenario, plans)?;
     if let Some(name) = &scenario.name {
         workload.name.clone_from(name);
     }
     let plans: Vec<&Plan> = nodes.plans().collect();
     workload.addresses = plans.iter().map(|plan| plan.pb.into()).collect();
     workload.clients = scenario.clients.iter().map(|&node| plans[node].pb.into()).collect();
-    workload.stats = plans.iter().map(|plan| plan.http.into()).collect();
+    if scenario.program == Program::Annulet {
+        workload.stats = plans.iter().map(|plan| plan.http.into()).collect();
+    }
     workload.data = plans.iter().map(|plan| plan.data.clone()).collect();
     workload.pids = nodes.pids();
     if scenario.fill > 0 {
@@ -88,6 +81,26 @@ pub fn play(
     played?;
     stopped?;
     Ok(summary)
+}
+
+/// Starts the nodes that run from the start, and makes their consistent bucket type.
+fn start(scenario: &Scenario, plans: Vec<Plan>) -> Result<Nodes, Error> {
+    let founders = usize::from(scenario.founders);
+    let mut nodes = Nodes::start_all(plans, founders)?;
+    if scenario.program == Program::Annulet {
+        nodes.await_peers(founders)?;
+    }
+
+    let plans: Vec<&Plan> = nodes.plans().take(founders).collect();
+    match (scenario.program, &scenario.consistent_type) {
+        (Program::Annulet, None) => {}
+        (Program::Annulet, Some(name)) => {
+            consistent_type::make(name, &plans)?;
+            consistent_type::await_leaders(&plans)?;
+        }
+        (Program::Etcd, _) => etcd::await_leader(plans[0].pb)?,
+    }
+    Ok(nodes)
 }
 
 /// Writes what is to be there before the run. Nothing of it is kept: a write that fails is the end.
@@ -115,11 +128,17 @@ mod tests {
     fn a_workload_of_another_store_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("w.toml");
-        std::fs::write(&path, "driver = \"redis\"\n[[operation]]\nop = \"ping\"\n").unwrap();
-        let scenario = Scenario { workload: path, ..Scenario::parse("workload = \"w.toml\"").unwrap() };
-        let launch = |_| panic!("nothing is started");
         let (identity, control) = (Identity::default(), Control::default());
-        let refused = play(&scenario, &launch, folder.path(), &identity, &control, &mut ()).unwrap_err();
-        assert!(refused.to_string().contains("no server for the driver redis"), "{refused}");
+        let refused = |driver: &str, program: &str| {
+            std::fs::write(&path, format!("driver = \"{driver}\"\n[[operation]]\nop = \"ping\"\n")).unwrap();
+            let text = format!("workload = \"w.toml\"\nprogram = \"{program}\"\n");
+            let scenario = Scenario { workload: path.clone(), ..Scenario::parse(&text).unwrap() };
+            // Without plans nothing can be started.
+            let played = play(&scenario, Vec::new(), folder.path(), &identity, &control, &mut ());
+            played.unwrap_err().to_string()
+        };
+        let (redis, pb) = (refused("redis", "annulet"), refused("pb", "etcd"));
+        assert!(redis.contains("this program, and no server for the driver redis"), "{redis}");
+        assert!(pb.contains("etcd, and no server for the driver pb"), "{pb}");
     }
 }
