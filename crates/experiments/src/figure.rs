@@ -1,6 +1,7 @@
 //! The figures of a run that experiments compare.
 
-use crate::scenario::{DONE, Played};
+use crate::Played;
+use crate::scenario::DONE;
 use histogram::Histogram;
 use results::{Counters, Event, Kind, OperationSummary, Results, Second, ServerSecond};
 use serde::Deserialize;
@@ -28,7 +29,9 @@ pub enum Figure {
     Slowed,
     /// The 99th percentile of latency in the last quarter of the run over that in the first.
     P99Slowed,
-    /// The 99th percentile of latency, from when operations were due, in milliseconds.
+    /// The median of latency, from when operations were due, in milliseconds.
+    P50Ms,
+    /// The same, 99th percentile.
     P99Ms,
     /// The same, 99.9th.
     P999Ms,
@@ -51,6 +54,12 @@ pub enum Figure {
     Failed,
     /// Acknowledged writes that are gone, and values that nobody wrote.
     Lost,
+    /// Elections of leaders of consistent groups, at all servers together.
+    Elections,
+    /// Keys of the history whose requests no order explains: it is not linearizable.
+    Violations,
+    /// Keys of the history whose search for an order was given up.
+    Undecided,
     /// Rows of index queries that are wrong, and queries that did not find what was there.
     WrongRows,
     /// Resident memory of all servers: the median of the last quarter of the run over that of the third.
@@ -79,6 +88,7 @@ impl Figure {
             Figure::PerCpuSecond => "op/CPU s",
             Figure::MeanMs
             | Figure::MinMs
+            | Figure::P50Ms
             | Figure::P99Ms
             | Figure::P999Ms
             | Figure::P9999Ms
@@ -88,6 +98,8 @@ impl Figure {
             Figure::BusiestPercent => "% of a core",
             Figure::Failed => "operations",
             Figure::Lost => "values",
+            Figure::Elections => "elections",
+            Figure::Violations | Figure::Undecided => "keys",
             Figure::WrongRows => "rows",
             Figure::Rebuilds => "partitions",
             Figure::RebuildUs => "us/key",
@@ -124,6 +136,7 @@ impl Figure {
             Figure::Held => held(&seconds(results, label)),
             Figure::Slowest => (it.throughput.median > 0.0).then(|| it.throughput.min / it.throughput.median),
             Figure::Achieved => summary.generator.achieved,
+            Figure::P50Ms => ms(it.response.median_us),
             Figure::P99Ms => ms(it.response.p99_us),
             Figure::P999Ms => ms(it.response.p99_9_us),
             Figure::P9999Ms => ms(it.response.p99_99_us),
@@ -134,14 +147,17 @@ impl Figure {
             Figure::NotFound => (it.done > 0).then(|| it.not_found as f64 / it.done as f64),
             Figure::Failed => Some(it.failed as f64),
             Figure::Lost => Some((summary.check.lost + summary.check.corrupt) as f64),
+            Figure::Elections => counted(results, "consistent_elections_total"),
+            // Of a history, which lies beside the results.
+            Figure::Violations | Figure::Undecided => None,
             Figure::WrongRows => Some((summary.check.wrong_rows + summary.check.incomplete) as f64),
             Figure::MemoryGrown => memory_grown(results),
             Figure::WriteAmplification => {
                 summary.servers.iter().flatten().find_map(|it| it.write_amplification)
             }
             Figure::SpaceMib => {
-                let last = results.seconds.last()?.servers.iter();
-                last.map(|server| server.disk_bytes.map(mib)).sum()
+                let last = results.seconds.iter().rfind(|second| !second.servers.is_empty())?;
+                last.servers.iter().map(|server| server.disk_bytes.map(mib)).sum()
             }
             Figure::Rebuilds => counted(results, "trees_made"),
             Figure::RebuildUs => {
@@ -165,10 +181,12 @@ impl Figure {
         }
     }
 
-    /// Of a stage of an engine, whose files are counted when it is over.
+    /// Of a run, also from beside its results: the files of an engine, the verdict on a history.
     pub fn of_played(self, played: &Played, label: Option<&str>) -> Option<f64> {
-        match self {
-            Figure::SpaceMib => played.space_bytes.map(mib),
+        match (self, played.space_bytes, &played.history) {
+            (Figure::SpaceMib, Some(bytes), _) => Some(mib(bytes)),
+            (Figure::Violations, _, Some(report)) => Some(report.violations.len() as f64),
+            (Figure::Undecided, _, Some(report)) => Some(report.unknown.len() as f64),
             _ => self.of(&played.results, label),
         }
     }

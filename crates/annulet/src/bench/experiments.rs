@@ -6,9 +6,10 @@ use crate::failure::{FAILED, Failure, UNUSABLE};
 use crate::sibling;
 use bench::Control;
 use clap::ValueHint;
-use experiments::scenario::{Engines, Played, Scenario};
-use experiments::{Experiment, Figure, Found, Measured, Rings, Row, Subject, all};
-use results::Results;
+use experiments::scenario::{Engines, Scenario};
+use experiments::{
+    Experiment, Figure, Form, Found, Measured, Played, RESULTS, Rings, Row, Subject, Variants, all,
+};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +23,9 @@ pub struct Args {
     /// Run small forms: the same regime in about a minute.
     #[arg(long)]
     small: bool,
+    /// Run middle forms: some minutes.
+    #[arg(long, conflicts_with = "small")]
+    middle: bool,
     /// List the experiments, and run none.
     #[arg(long)]
     list: bool,
@@ -33,10 +37,20 @@ pub struct Args {
     out: PathBuf,
 }
 
+impl Args {
+    fn form(&self) -> Form {
+        match (self.small, self.middle) {
+            (true, _) => Form::Small,
+            (_, true) => Form::Middle,
+            _ => Form::Full,
+        }
+    }
+}
+
 /// Runs them; fails if one cannot be run or was wrong. A bar that is not reached is no failure, and is told.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let files = all(&args.folder)?.into_iter();
-    let read: Result<Vec<_>, _> = files.map(|file| Experiment::read(&file, args.small)).collect();
+    let read: Result<Vec<_>, _> = files.map(|file| Experiment::read(&file, args.form())).collect();
     let mut experiments = read?;
     if let Some(name) = args.names.iter().find(|name| !experiments.iter().any(|it| it.name == **name)) {
         return Err(Failure::new(UNUSABLE, format!("{}: no experiment {name}", args.folder.display())));
@@ -50,19 +64,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     stop_by_signal(Arc::clone(&control))?;
     let mut wrong = Vec::new();
     for experiment in &experiments {
-        if let (Some(needs), true) = (&experiment.needs, args.names.is_empty()) {
-            writeln!(
-                std::io::stdout(),
-                "\n{}  {}: left out, it needs {needs}",
-                experiment.name,
-                experiment.title
-            )?;
-            continue;
-        }
+        let Experiment { name, title, .. } = experiment;
         match &experiment.subject {
-            Subject::Nodes => wrong.extend(run_nodes(experiment, &out, &control)?),
-            Subject::Engines(engines) => wrong.extend(run_engines(experiment, engines, &out, &control)?),
-            Subject::Rings(rings) => run_rings(experiment, rings, &out, &control)?,
+            Ok(Subject::Nodes(variants)) => wrong.extend(run_nodes(experiment, variants, &out, &control)?),
+            Ok(Subject::Engines(engines)) => wrong.extend(run_engines(experiment, engines, &out, &control)?),
+            Ok(Subject::Rings(rings)) => run_rings(experiment, rings, &out, &control)?,
+            Err(obstacle) if args.names.is_empty() => {
+                writeln!(std::io::stdout(), "\n{name}  {title}: left out, it {obstacle}")?;
+            }
+            Err(obstacle) => return Err(Failure::new(UNUSABLE, format!("{name} {obstacle}"))),
         }
     }
     match wrong.is_empty() {
@@ -71,27 +81,29 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Plays scenarios, round by round, and prints what they came to; says what was wrong.
-fn run_nodes(experiment: &Experiment, out: &Path, control: &Control) -> Result<Vec<String>, Failure> {
-    let (mut rounds, mut wrong) = (Vec::new(), Vec::new());
-    for round in 1..=experiment.rounds {
-        let folder = out.join(&experiment.name).join(round.to_string());
-        let results = folder.join("results");
-        let scenario = Scenario::read(&experiment.write(&folder)?)?;
-        let summary = play_in(&scenario, &folder.join("data"), &results, &control.for_another())?;
-        let failures = summary.verdict.failures.iter();
-        wrong.extend(failures.map(|failure| format!("{}, round {round}: {failure}", experiment.name)));
-        std::fs::remove_dir_all(folder.join("data"))?;
-        rounds.push(Results::open(&results)?);
-        if control.is_stopped() {
-            return Err(Failure::new(FAILED, "stopped"));
+/// Plays the variants as scenarios and prints their figures; returns the faults of the stores.
+fn run_nodes(
+    experiment: &Experiment,
+    variants: &Variants,
+    out: &Path,
+    control: &Control,
+) -> Result<Vec<String>, Failure> {
+    let names: Vec<&str> = variants.names().collect();
+    let play = |name: &str, folder: &Path, all: &mut Vec<Played>| {
+        let scenario = Scenario::read(&variants.write(name, folder)?)?;
+        if let Err(missing) = scenario.check_program() {
+            return Ok(Some(missing.to_string()));
         }
-    }
-    show(experiment, &experiment.judge(&rounds))?;
-    Ok(wrong)
+        let data = folder.join("data");
+        play_in(&scenario, &data, &folder.join(RESULTS), &control.for_another())?;
+        std::fs::remove_dir_all(data)?;
+        all.push(Played::open(name, folder)?);
+        Ok(None)
+    };
+    run_rounds(experiment, &names, out, control, &play)
 }
 
-/// Takes engines through their stages, round by round, and prints what they came to; says what was wrong.
+/// Takes engines through their stages and prints their figures; returns the faults of the engines.
 fn run_engines(
     experiment: &Experiment,
     engines: &Engines,
@@ -99,30 +111,53 @@ fn run_engines(
     control: &Control,
 ) -> Result<Vec<String>, Failure> {
     let program = sibling::program("annulet")?;
+    let names: Vec<&str> = engines.names.iter().map(String::as_str).collect();
+    let play = |engine: &str, folder: &Path, all: &mut Vec<Played>| {
+        let played = engines.play(engine, &program, folder, control, all);
+        Ok(played.err().map(|error| error.to_string()))
+    };
+    run_rounds(experiment, &names, out, control, &play)
+}
+
+/// Plays a variant or an engine into a folder, and adds its runs; returns why something was not measured.
+type Play<'a> = dyn Fn(&str, &Path, &mut Vec<Played>) -> Result<Option<String>, Failure> + 'a;
+
+/// Plays all of these in turns, round by round, and prints their figures; returns the faults of the stores.
+fn run_rounds(
+    experiment: &Experiment,
+    names: &[&str],
+    out: &Path,
+    control: &Control,
+    play: &Play<'_>,
+) -> Result<Vec<String>, Failure> {
     let (mut rounds, mut wrong, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=experiment.rounds {
         let mut all = Vec::new();
-        for engine in &engines.names {
-            let folder = out.join(&experiment.name).join(round.to_string()).join(engine);
-            if let Err(error) = engines.play(engine, &program, &folder, control, &mut all) {
-                left_out.push(format!("{engine}: not measured: {error}"));
+        for name in names {
+            // The only variant has no name, and no folder of its own.
+            let folder = out.join(&experiment.name).join(round.to_string()).join(name);
+            if let Some(reason) = play(name, &folder, &mut all)? {
+                left_out.push(format!("{name}: not measured: {reason}"));
             }
             if control.is_stopped() {
                 return Err(Failure::new(FAILED, "stopped"));
             }
         }
-        for Played { engine, stage, results, .. } in &all {
-            let failures = results.summary.verdict.failures.iter();
-            wrong.extend(failures.map(|it| format!("{}, {engine}, {stage}: {it}", experiment.name)));
+        for played in &all {
+            let place = [&*experiment.name, &*played.name, &*played.stage, &format!("round {round}")];
+            let place = place.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(", ");
+            wrong.extend(played.failures().into_iter().map(|failure| format!("{place}: {failure}")));
         }
         rounds.push(all);
     }
-    show_engines(&rounds)?;
+    if rounds.last().is_some_and(|all| all.len() > 1) {
+        show_played(&rounds)?;
+    }
     let mut stdout = std::io::stdout().lock();
     left_out.dedup();
     left_out.iter().try_for_each(|line| writeln!(stdout, "{line}"))?;
     drop(stdout);
-    show(experiment, &experiment.judge_engines(engines, &rounds))?;
+    show(experiment, &experiment.judge(&rounds))?;
     Ok(wrong)
 }
 
@@ -158,8 +193,8 @@ fn show_rings(rings: &Rings, rounds: &[Measured]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What each engine came to in each stage, of the last round.
-fn show_engines(rounds: &[Vec<Played>]) -> Result<(), Failure> {
+/// Prints the figures of each variant, or of each engine in each stage, in the last round.
+fn show_played(rounds: &[Vec<Played>]) -> Result<(), Failure> {
     const FIGURES: [(&str, Figure); 8] = [
         ("op/s", Figure::Throughput),
         ("held", Figure::Held),
@@ -171,11 +206,11 @@ fn show_engines(rounds: &[Vec<Played>]) -> Result<(), Failure> {
         ("MiB", Figure::SpaceMib),
     ];
     let mut out = std::io::stdout().lock();
-    write!(out, "\n{:<16} {:<14}", "engine", "stage")?;
+    write!(out, "\n{:<16} {:<14}", "", "stage")?;
     FIGURES.iter().try_for_each(|(name, _)| write!(out, " {name:>10}"))?;
     writeln!(out)?;
     for played in rounds.last().into_iter().flatten() {
-        write!(out, "{:<16} {:<14}", played.engine, played.stage)?;
+        write!(out, "{:<16} {:<14}", played.name, played.stage)?;
         for (_, figure) in FIGURES {
             write!(out, " {:>10}", figure.of_played(played, None).map_or("-".to_owned(), short))?;
         }
@@ -187,8 +222,8 @@ fn show_engines(rounds: &[Vec<Played>]) -> Result<(), Failure> {
 fn list(experiments: &[Experiment]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     for it in experiments {
-        let needs = it.needs.as_ref().map(|needs| format!(" (needs {needs})")).unwrap_or_default();
-        writeln!(out, "{:<6} {}{needs}", it.name, it.title)?;
+        let obstacle = it.subject.as_ref().err().map(|it| format!(" ({it})")).unwrap_or_default();
+        writeln!(out, "{:<6} {}{obstacle}", it.name, it.title)?;
     }
     Ok(())
 }

@@ -57,7 +57,12 @@ impl Rings {
     /// That a row is of rings that there are.
     pub(crate) fn check(&self, row: &Row) -> Result<(), String> {
         let wrong = |what: &str| Err(format!("row {:?}: {what}", row.name));
-        if row.engine.is_some() || row.stage.is_some() || row.label.is_some() || row.run().is_some() {
+        if row.variant.is_some()
+            || row.engine.is_some()
+            || row.stage.is_some()
+            || row.label.is_some()
+            || row.run().is_some()
+        {
             return wrong("only rings are measured");
         }
         let mut named = [&row.ring, &row.over].into_iter().flatten();
@@ -89,21 +94,14 @@ impl Rings {
     pub(crate) fn figure(&self, row: &Row, round: &Measured) -> Option<f64> {
         let AnyFigure::Ring(figure) = row.figure else { return None };
         let of = |name: &str| round.get(&(self.shape(name)?, figure)).copied();
-        let ours = match &row.ring {
-            Some(name) => of(name)?,
-            None => *round.get(&(*self.shapes.first()?, figure))?,
-        };
-        match &row.over {
-            Some(over) => of(over).filter(|it| *it != 0.0).map(|it| ours / it),
-            None => Some(ours),
-        }
+        row.value(&self.shapes.first()?.to_string(), of)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Experiment, Subject};
+    use crate::{Experiment, Form, Subject};
 
     const TEXT: &str = r#"
 title = "a title"
@@ -128,8 +126,8 @@ over = "64 x 1"
 
     #[test]
     fn each_figure_is_measured_of_each_ring_and_rows_say_which_they_are_about() {
-        let experiment = Experiment::parse("X", TEXT, false).unwrap();
-        let Subject::Rings(rings) = &experiment.subject else { panic!("it is of rings") };
+        let experiment = Experiment::parse("X", TEXT, Form::Full).unwrap();
+        let Ok(Subject::Rings(rings)) = &experiment.subject else { panic!("it is of rings") };
         let folder = tempfile::tempdir().unwrap();
         let round = rings.measure(folder.path(), &Control::default()).unwrap();
         assert_eq!(round.len(), 2 * 3);
@@ -155,12 +153,12 @@ over = "64 x 1"
             ("over = \"64 x 1\"", "label = \"get\"", "only rings"),
             ("rings = [", "nodes = 3\nrings = [", "nodes"),
         ] {
-            let wrong = Experiment::parse("X", &TEXT.replacen(from, to, 1), false).unwrap_err();
+            let wrong = Experiment::parse("X", &TEXT.replacen(from, to, 1), Form::Full).unwrap_err();
             assert!(wrong.contains(part), "{to}: {wrong}");
         }
         let run = TEXT.replace("rings = [\"64 x 1\", \"64 x 10\"]", "nodes = 3");
         let run = run + "[workload]\nduration = \"5s\"\noperation = [{ op = \"ping\" }]";
-        let wrong = Experiment::parse("X", &run, false).unwrap_err();
+        let wrong = Experiment::parse("X", &run, Form::Full).unwrap_err();
         assert!(wrong.contains("there are no rings"), "{wrong}");
     }
 }

@@ -15,7 +15,8 @@
 
 use super::Limits;
 use super::cgroup::Group;
-use crate::merge;
+use crate::form::merge;
+use crate::{Figure, Played, Row};
 use backends::Kind;
 use bench::{Control, Error, Workload, folder_bytes};
 use results::Results;
@@ -67,19 +68,6 @@ struct FileScenario {
     limits: Limits,
 }
 
-/// An engine's run of a stage.
-#[derive(Clone, Debug)]
-pub struct Played {
-    /// The engine.
-    pub engine: String,
-    /// The stage.
-    pub stage: String,
-    /// What it came to.
-    pub results: Results,
-    /// What the engine's files take after it.
-    pub space_bytes: Option<u64>,
-}
-
 impl Engines {
     /// Of an experiment's `[scenario]`, its `[workload]` and each `[[stage]]`.
     ///
@@ -115,6 +103,20 @@ impl Engines {
             engines.labels(&stage.name)?;
         }
         Ok(engines)
+    }
+
+    /// That a row is of an engine, a stage and an operation that there are.
+    pub(crate) fn check(&self, row: &Row) -> Result<(), String> {
+        if matches!(row.check_run()?, Figure::Violations | Figure::Undecided) || row.variant.is_some() {
+            return Err(row.wrong("an engine has neither variants nor histories"));
+        }
+        let mut named = [&row.engine, &row.over].into_iter().flatten();
+        if let Some(name) = named.find(|name| !self.names.contains(name)) {
+            return Err(row.wrong(&format!("no engine {name:?} is played")));
+        }
+        let stage = row.stage.as_deref().unwrap_or(self.last());
+        let labels = self.labels(stage).map_err(|what| row.wrong(&format!("stage {stage:?}: {what}")))?;
+        row.check_label(&labels, &format!(" of stage {stage:?}"))
     }
 
     /// The operations of a stage; what is wrong with it, or that there is none.
@@ -194,8 +196,9 @@ impl Engines {
                 drop_caches(&stores)?;
             }
             let results = stage.play(&text, program, out, group.as_ref())?;
-            let (engine, stage) = (engine.to_owned(), stage.name.clone());
-            played.push(Played { engine, stage, results, space_bytes: folder_bytes(&stores) });
+            let (name, stage) = (engine.to_owned(), stage.name.clone());
+            let space_bytes = folder_bytes(&stores);
+            played.push(Played { name, stage, results, space_bytes, history: None });
             Ok(())
         });
         fs::remove_dir_all(&stores).map_err(Error::file(&stores))?;

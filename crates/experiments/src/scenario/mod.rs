@@ -23,7 +23,7 @@ mod parse;
 mod play;
 mod steps;
 
-pub use engines::{Engines, Played};
+pub use engines::Engines;
 pub use nodes::Plan;
 pub use parse::{Action, Limits, Program, Scenario, Step};
 pub use play::play;
