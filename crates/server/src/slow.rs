@@ -27,6 +27,9 @@ pub(crate) fn tell(line: &SlowLine) {
         disk_ms = stage(SlowStage::Disk),
         sync_ms = stage(SlowStage::Sync),
         replicas_ms = stage(SlowStage::Replicas),
+        leader_ms = stage(SlowStage::Leader),
+        majority_ms = stage(SlowStage::Majority),
+        apply_ms = stage(SlowStage::Apply),
         nodes = nodes(line),
         siblings = line.siblings,
         bytes = line.bytes,
@@ -149,7 +152,8 @@ mod tests {
         assert_eq!(
             told["stages_ms"],
             json!({
-                "queued": 0.5, "begin": 0.0, "key": 0.0, "head": 0.0, "disk": 0.0, "sync": 0.0, "replicas": 101.0
+                "queued": 0.5, "begin": 0.0, "key": 0.0, "head": 0.0, "disk": 0.0, "sync": 0.0, "replicas": 101.0,
+                "leader": 0.0, "majority": 0.0, "apply": 0.0
             })
         );
         assert_eq!(told["replicas"][1], json!({ "node": "c@h", "ms": 101.0, "waits": true }));

@@ -22,6 +22,8 @@ use strong::wake::Urgency;
 use super::group::{GroupKey, HeldGroup};
 use super::{ConsistentGroups, Todo};
 use crate::frontdoor::latency::Timed;
+use crate::frontdoor::slow::{SlowStage, StageClock};
+use crate::hop::RequestTimes;
 use crate::peer::{LeaderAnswer, NodeId, PeerMessage};
 use crate::request::place::Ready;
 use crate::shard::env::Env;
@@ -42,29 +44,34 @@ pub(super) struct Pending {
     pub request: Request,
     pub props: Arc<BucketProps>,
     pub group: GroupKey,
+    /// When it came to this node, and when its client stops waiting.
+    pub times: RequestTimes,
     /// When it was begun here.
     pub begun: Monotonic,
-    /// When its client stops waiting.
-    pub deadline: Monotonic,
     /// When it ends without a leader.
     pub gives_up: Monotonic,
     /// The node that another one has named as the leader.
     pub hint: Option<NodeId>,
     /// Nodes that were asked since it waited last.
     pub asked: u32,
+    /// Its stages, from its first wait on.
+    pub stages: Option<Box<StageClock>>,
+    /// Whether a line says that it is slow.
+    pub is_slow: bool,
 }
 
 impl Pending {
     /// Answers it. Its time counts where its client is, and not at the leader that was asked for it.
     pub fn reply(&self, env: &mut Env, result: Result<Response, Error>) {
+        let now = env.now();
         if !matches!(self.reply_to, ReplyTo::Leader(..)) {
             let timed = match self.request {
                 Request::Get(_) => Timed::ConsistentGet,
                 _ => Timed::ConsistentPut,
             };
-            let now = env.now();
             env.latency.add(timed, self.begun, now);
         }
+        self.note_end(env, &result, now);
         env.reply(self.reply_to, result);
     }
 }
@@ -88,6 +95,11 @@ impl Waiting {
 
     pub fn next_timer(&self) -> Option<Monotonic> {
         self.retry_at
+    }
+
+    /// All requests.
+    pub fn pendings_mut(&mut self) -> impl Iterator<Item = &mut Pending> {
+        self.groups.values_mut().flatten()
     }
 
     /// Takes the requests of a group, in order.
@@ -119,7 +131,7 @@ impl ConsistentGroups {
             Request::Get(_) => env.counters.consistent_gets += 1,
             _ => env.counters.consistent_puts += 1,
         }
-        self.accept(env, reply_to, request, prefix, props, times.deadline);
+        self.accept(env, reply_to, request, prefix, props, times);
     }
 
     /// Takes a request of a client, here or of another node.
@@ -130,19 +142,27 @@ impl ConsistentGroups {
         request: Request,
         prefix: u16,
         props: Arc<BucketProps>,
-        deadline: Monotonic,
+        times: RequestTimes,
     ) {
         let now = env.now();
         env.activity.note_client(now);
-        env.deadlines.note(deadline);
+        env.deadlines.note(times.deadline);
         let n_val = u8::try_from(props.n_val).unwrap_or(u8::MAX);
         let group = GroupKey { n_val, prefix };
-        let gives_up = deadline.min(now + LEADER_WAIT_MAX);
-        let (begun, hint, asked) = (now, None, 0);
-        self.dispatch(
-            env,
-            Pending { reply_to, request, props, group, begun, deadline, gives_up, hint, asked },
-        );
+        let pending = Pending {
+            reply_to,
+            request,
+            props,
+            group,
+            times,
+            begun: now,
+            gives_up: times.deadline.min(now + LEADER_WAIT_MAX),
+            hint: None,
+            asked: 0,
+            stages: None,
+            is_slow: false,
+        };
+        self.dispatch(env, pending);
         self.run(env);
     }
 
@@ -203,6 +223,7 @@ impl ConsistentGroups {
             return pending.reply(env, Err(Error::Unavailable));
         }
         (pending.asked, pending.hint) = (0, None);
+        self.note_wait(env, &mut pending, SlowStage::Leader);
         let key = pending.group;
         self.waiting.push(pending, now);
         // Its election comes before those that nobody waits for.

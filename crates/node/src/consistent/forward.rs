@@ -16,6 +16,8 @@ use strong::forward::ForwardError;
 use super::dispatch::Pending;
 use super::links::{endpoint_here, endpoint_of};
 use super::{ConsistentGroups, Todo};
+use crate::frontdoor::slow::SlowStage;
+use crate::hop::RequestTimes;
 use crate::peer::{AskId, LeaderAnswer, NodeId, PeerMessage};
 use crate::shard::env::Env;
 use crate::shard::reply_to::ReplyTo;
@@ -39,14 +41,19 @@ impl Asked {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
+    /// All requests.
+    pub fn pendings_mut(&mut self) -> impl Iterator<Item = &mut Pending> {
+        self.requests.values_mut().map(|(_, pending)| pending)
+    }
+
     fn insert(&mut self, name: u64, to: NodeId, pending: Pending) {
-        self.deadlines.insert((pending.deadline, name));
+        self.deadlines.insert((pending.times.deadline, name));
         self.requests.insert(name, (to, pending));
     }
 
     fn remove(&mut self, name: u64) -> Option<Pending> {
         let (_, pending) = self.requests.remove(&name)?;
-        self.deadlines.remove(&(pending.deadline, name));
+        self.deadlines.remove(&(pending.times.deadline, name));
         Some(pending)
     }
 
@@ -70,13 +77,15 @@ impl ConsistentGroups {
     pub(super) fn ask(&mut self, env: &mut Env, to: NodeId, mut pending: Pending) {
         let Some(there) = endpoint_of(env, to, pending.group.prefix) else { return self.wait(env, pending) };
         pending.asked += 1;
+        self.note_wait(env, &mut pending, SlowStage::Replicas);
+        pending.note_ask(env, to);
         let number = pending.request.writes().then(|| {
             let number = self.asked.numbers.entry(there).or_default();
             *number += 1;
             (endpoint_here(env), *number)
         });
         let name = env.next_id();
-        let (id, ttl_ms) = (env.ask_id(name), env.ttl_ms(pending.deadline));
+        let (id, ttl_ms) = (env.ask_id(name), env.ttl_ms(pending.times.deadline));
         let request = Box::new(pending.request.clone());
         self.asked.insert(name, to, pending);
         env.counters.forwards += 1;
@@ -87,6 +96,7 @@ impl ConsistentGroups {
     pub fn on_leader_answer(&mut self, env: &mut Env, from: NodeId, name: u64, answer: LeaderAnswer) {
         let is_from = self.asked.requests.get(&name).is_some_and(|(to, _)| *to == from);
         let Some(mut pending) = is_from.then(|| self.asked.remove(name)).flatten() else { return };
+        pending.note_answer(env, from);
         match answer {
             LeaderAnswer::Done(result) => pending.reply(env, *result),
             LeaderAnswer::NotLeader { leader } => {
@@ -103,8 +113,9 @@ impl ConsistentGroups {
 
     /// A node has lost the questions that it was asked.
     pub fn on_questions_lost(&mut self, env: &mut Env, node: NodeId) {
-        self.ask_others(node);
-        for pending in self.asked.take_of(node, Request::writes) {
+        self.ask_others(env, node);
+        for mut pending in self.asked.take_of(node, Request::writes) {
+            pending.note_answer(env, node);
             pending.reply(env, Err(Error::Timeout));
         }
         let lives: Vec<u64> = self.asked.numbers.keys().map(|endpoint| endpoint.life).collect();
@@ -117,9 +128,11 @@ impl ConsistentGroups {
     }
 
     /// Lets the reads that a node has look for another leader. A late answer of the node is dropped.
-    pub(super) fn ask_others(&mut self, node: NodeId) {
-        let reads = self.asked.take_of(node, |request| !request.writes());
-        self.todo.extend(reads.into_iter().map(|read| Todo::Dispatch(Box::new(read))));
+    pub(super) fn ask_others(&mut self, env: &Env, node: NodeId) {
+        for mut read in self.asked.take_of(node, |request| !request.writes()) {
+            read.note_answer(env, node);
+            self.todo.push_back(Todo::Dispatch(Box::new(read)));
+        }
     }
 
     /// Ends requests past their deadline: another node may have executed them.
@@ -178,7 +191,8 @@ impl ConsistentGroups {
         let props = env.props.get(bucket).map(Arc::clone);
         match props {
             Ok(props) if props.consistent && shard == env.knobs.id => {
-                self.accept(env, reply_to, request, prefix, props, deadline);
+                let times = RequestTimes { came: now, deadline };
+                self.accept(env, reply_to, request, prefix, props, times);
             }
             // It has yet to hear of the type, and has done nothing.
             _ => env.reply(reply_to, Err(Error::Unavailable)),

@@ -24,6 +24,7 @@ use strong::group::{
 use super::incoming_part::IncomingPart;
 use super::journal::drop_keys;
 use super::links::voter_of;
+use super::slow::ProposedWrites;
 use super::{ConsistentGroups, GROUPS_MAX, Todo};
 use crate::peer::NodeId;
 use crate::shard::env::Env;
@@ -81,6 +82,8 @@ pub(super) struct HeldGroup {
     pub reap_at: Option<Monotonic>,
     /// When its preferred voter was asked last to lead.
     pub given_back: Option<Monotonic>,
+    /// Writes of requests that are not applied, for the log of slow requests.
+    pub proposed: ProposedWrites,
 }
 
 impl HeldGroup {
@@ -376,6 +379,7 @@ impl ConsistentGroups {
             known: BTreeMap::new(),
             reap_at: None,
             given_back: None,
+            proposed: ProposedWrites::default(),
         };
         self.groups.insert(key, held);
         if needs_drop {

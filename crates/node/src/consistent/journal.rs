@@ -44,8 +44,8 @@ struct Syncing {
     jsn: Jsn,
     since: Monotonic,
     key: GroupKey,
-    /// The number of the batch; none for a part of a catch-up.
-    number: Option<u64>,
+    /// The number of the batch, and the index of its last entry, 0 without one; none for a part of a catch-up.
+    batch: Option<(u64, u64)>,
 }
 
 /// Records of all groups.
@@ -94,12 +94,12 @@ impl ConsistentGroups {
             Record::State => write_state(env, key, held),
         };
         let Ok(jsn) = written else { return Err(record) };
-        let number = match record {
-            Record::Batch(batch) => Some(batch.number),
+        let batch = match record {
+            Record::Batch(batch) => Some((batch.number, batch.entries.last().map_or(0, |last| last.index))),
             Record::Part => None,
             Record::State => return Ok(()),
         };
-        self.journal.syncing.push_back(Syncing { jsn, since: env.now(), key, number });
+        self.journal.syncing.push_back(Syncing { jsn, since: env.now(), key, batch });
         Ok(())
     }
 
@@ -118,8 +118,11 @@ impl ConsistentGroups {
 
         let synced = env.store.synced_jsn();
         while let Some(done) = self.journal.syncing.pop_front_if(|it| it.jsn < synced) {
-            match done.number {
-                Some(number) => self.todo.push_back(Todo::Step(done.key, Input::Persisted { number })),
+            match done.batch {
+                Some((number, through)) => {
+                    self.note_synced(env, done.key, through);
+                    self.todo.push_back(Todo::Step(done.key, Input::Persisted { number }));
+                }
                 None => self.receive(env, done.key, ReceiverInput::Synced),
             }
         }
@@ -162,6 +165,7 @@ impl ConsistentGroups {
 
         let held = self.groups.get_mut(&key).expect("its outputs are carried out");
         held.known.clear();
+        held.proposed.apply(last.index);
         let epoch = held.group.epoch();
         held.part.on_applied(entries, epoch);
         for entry in entries {

@@ -14,7 +14,7 @@
 //!    majority's promises serve reads without a round (`serve.rs`).
 //! 7. At a clean stop all groups are handed over, and later those whose preferred voter is another one (`leaders.rs`).
 //!
-//! * `agreement.rs`: the cluster's agreement on groups. * `birth.rs`: the birth of the store. * `group.rs`: one group
+//! * `slow.rs`: slow requests. * `agreement.rs`: the cluster's agreement on groups. * `birth.rs`: the birth of the store. * `group.rs`: one group
 //!   with its store's part. * `report.rs`: reports for operators. * `recover.rs`: recovery of a stopped node's groups.
 //! * `adopt.rs`: the copies of a restored store, and their recovery.
 //!
@@ -39,6 +39,7 @@ mod peers;
 pub mod recover;
 pub mod report;
 mod serve;
+mod slow;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -57,6 +58,7 @@ use self::journal::Journal;
 use self::peers::Reach;
 use self::report::{GroupReport, GroupRole};
 use self::serve::Served;
+use crate::frontdoor::slow::SlowLooks;
 use crate::peer::NodeId;
 use crate::shard::env::Env;
 use crate::shard::output::Output;
@@ -83,6 +85,8 @@ pub(crate) struct ConsistentGroups {
     waiting: Waiting,
     served: Served,
     asked: Asked,
+    /// When requests are looked at, to find those that have come to be slow.
+    looks: SlowLooks,
     journal: Journal,
     /// Writes that other nodes have passed on.
     window: ForwardWindow,
@@ -128,6 +132,7 @@ impl ConsistentGroups {
             waiting: Waiting::default(),
             served: Served::default(),
             asked: Asked::default(),
+            looks: SlowLooks::default(),
             journal: Journal::default(),
             window: ForwardWindow::default(),
             memory: Window::new(WINDOW_BYTES_MAX),
@@ -180,6 +185,7 @@ impl ConsistentGroups {
         self.give_back(env, now);
         self.retry_waiting(env, now);
         self.run(env);
+        self.look_for_slow(env, now);
         self.send_envelopes(env, now);
     }
 
@@ -202,8 +208,13 @@ impl ConsistentGroups {
         let groups = self.timers.first().map(|(at, _)| *at);
         let notes = self.outgoing.as_ref().and_then(Outgoing::next_timer);
         let wakes = [self.marked.next_timer(), self.leaderless.next_timer(), self.renewed.next_timer()];
-        let requests = [self.waiting.next_timer(), self.asked.next_deadline(), self.catch_up_timer()];
-        groups.into_iter().chain(notes).chain(wakes.into_iter().chain(requests).flatten()).min()
+        let requests = [self.waiting.next_timer(), self.asked.next_deadline(), self.looks.next()];
+        groups
+            .into_iter()
+            .chain(notes)
+            .chain(self.catch_up_timer())
+            .chain(wakes.into_iter().chain(requests).flatten())
+            .min()
     }
 
     /// Gives a group an input; it waits while an output of the group waits for the store.
@@ -228,6 +239,7 @@ impl ConsistentGroups {
                 GroupOutput::Send { to, message } => self.send(env, key, to, message),
                 GroupOutput::Apply(entries) => {
                     if !self.apply(env, key, &entries) {
+                        self.note_unapplied(env, key, entries[entries.len() - 1].index);
                         outputs.push_front(GroupOutput::Apply(entries));
                         let held = self.groups.get_mut(&key).expect("it is carried out");
                         held.outputs = outputs;

@@ -122,7 +122,7 @@ impl ConsistentGroups {
         if now.is_up {
             self.on_back(env, node, now.life != before.life);
         } else {
-            self.on_away(node);
+            self.on_away(env, node);
             self.queue_renewed(env);
         }
     }
@@ -183,8 +183,8 @@ impl ConsistentGroups {
         }
     }
 
-    fn on_away(&mut self, node: NodeId) {
-        self.ask_others(node);
+    fn on_away(&mut self, env: &Env, node: NodeId) {
+        self.ask_others(env, node);
         for (&key, held) in &self.groups {
             let Some(&voter) = held.voters.iter().find(|voter| voter.node == node) else { continue };
             self.marked.on_away(voter);

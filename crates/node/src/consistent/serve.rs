@@ -21,6 +21,7 @@ use strong::group::{Answer, Cause, Input, Proposal, Write};
 use super::ConsistentGroups;
 use super::dispatch::Pending;
 use super::group::GroupKey;
+use crate::frontdoor::slow::SlowStage;
 use crate::shard::env::Env;
 use crate::shard::reply_to::ReplyTo;
 use crate::shard::store_error::store_error;
@@ -95,6 +96,20 @@ impl Served {
         self.lookups.insert(id, WaitingLookup::Nobody);
     }
 
+    /// The request of a token.
+    pub fn pending_mut(&mut self, token: u64) -> Option<&mut Pending> {
+        self.tokens.get_mut(&token).map(|serving| &mut serving.pending)
+    }
+
+    /// All requests.
+    pub fn pendings_mut(&mut self) -> impl Iterator<Item = &mut Pending> {
+        let looking = self.lookups.values_mut().filter_map(|lookup| match lookup {
+            WaitingLookup::Read(pending) | WaitingLookup::Write { pending, .. } => Some(&mut **pending),
+            _ => None,
+        });
+        self.tokens.values_mut().map(|serving| &mut serving.pending).chain(looking)
+    }
+
     fn add(&mut self, serving: Serving) -> u64 {
         self.last += 1;
         self.tokens.insert(self.last, serving);
@@ -152,17 +167,18 @@ impl ConsistentGroups {
         }
     }
 
-    fn read(&mut self, env: &mut Env, pending: Pending) {
+    fn read(&mut self, env: &mut Env, mut pending: Pending) {
         let (group, deadline) = (pending.group, pending.gives_up);
         if self.is_leased(env, group) {
             env.counters.consistent_lease_reads += 1;
             return self.look_up(env, pending);
         }
+        self.note_wait(env, &mut pending, SlowStage::Majority);
         let token = self.served.add(Serving { pending, write: None });
         self.step(env, group, Input::Read { token, deadline });
     }
 
-    fn write(&mut self, env: &mut Env, pending: Pending, plan: Plan) {
+    fn write(&mut self, env: &mut Env, mut pending: Pending, plan: Plan) {
         let refusal = match plan.is_deletion() {
             true => env.store.refuses_deletions(),
             false => env.store.refuses_writes(),
@@ -173,6 +189,7 @@ impl ConsistentGroups {
         match env.store.lookup(&pending.ledger_key(), Want::Head) {
             Lookup::Done(found) => self.propose(env, pending, plan, found),
             Lookup::NeedsIo(id) => {
+                self.note_lookup(env, &mut pending, Want::Head);
                 let applied = self.groups[&pending.group].group.applied();
                 let (pending, plan) = (Box::new(pending), Box::new(plan));
                 self.served.wait_for(id, WaitingLookup::Write { pending, plan, applied });
@@ -184,7 +201,7 @@ impl ConsistentGroups {
     fn propose(
         &mut self,
         env: &mut Env,
-        pending: Pending,
+        mut pending: Pending,
         plan: Plan,
         found: Result<Option<Found>, engine::Error>,
     ) {
@@ -203,11 +220,13 @@ impl ConsistentGroups {
         let (head, value) = plan.object(version, env.clock.wall());
         let object = (!plan.is_deletion()).then(|| join_object(&head, &value));
         let write = Write { key: pending.ledger_key(), object };
-        let (condition, deadline) = (plan.condition(), pending.deadline);
+        let (condition, deadline) = (plan.condition(), pending.times.deadline);
+        self.note_wait(env, &mut pending, SlowStage::Sync);
         let token = self.served.add(Serving { pending, write: Some(Box::new((plan, head, value))) });
-        let (head, version) = (current.version, Some(version));
+        let (index, head, version) = (version.index(), current.version, Some(version));
         let proposal = Proposal { token, condition, write, head, version, deadline };
         self.step(env, group, Input::Propose(proposal));
+        self.note_proposed(env, group, index, token);
     }
 
     /// Goes on with a lookup that the disk has answered.
@@ -283,10 +302,14 @@ impl ConsistentGroups {
     }
 
     /// Looks the key of a confirmed read up.
-    fn look_up(&mut self, env: &mut Env, pending: Pending) {
-        match env.store.lookup(&pending.ledger_key(), want_of(&pending)) {
+    fn look_up(&mut self, env: &mut Env, mut pending: Pending) {
+        let want = want_of(&pending);
+        match env.store.lookup(&pending.ledger_key(), want) {
             Lookup::Done(found) => self.end_read(env, pending, found),
-            Lookup::NeedsIo(id) => self.served.wait_for(id, WaitingLookup::Read(Box::new(pending))),
+            Lookup::NeedsIo(id) => {
+                self.note_lookup(env, &mut pending, want);
+                self.served.wait_for(id, WaitingLookup::Read(Box::new(pending)));
+            }
         }
     }
 

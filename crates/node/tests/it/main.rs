@@ -28,6 +28,7 @@ mod recovered;
 mod resets;
 mod shards;
 mod slow;
+mod slow_consistent;
 mod stop;
 mod telling;
 mod types;

@@ -9,7 +9,7 @@
 //! The shards of a node share one [`SlowRequests`], so the bounds are those of the node. A shard takes its lock for a
 //! slow request only. An operator may change the threshold at any time.
 //!
-//! Left out: listings, index queries, folds, and requests of consistent types.
+//! Left out: listings, index queries and folds.
 
 mod line;
 mod log;

@@ -28,10 +28,16 @@ pub enum SlowStage {
     Sync,
     /// It waits for other nodes alone.
     Replicas,
+    /// It waits for its consistent group to have a leader.
+    Leader,
+    /// It waits for a majority of the voters of its group.
+    Majority,
+    /// Its entry is committed, and waits to be applied.
+    Apply,
 }
 
 /// The number of stages.
-pub const STAGES: usize = 7;
+pub const STAGES: usize = 10;
 
 impl SlowStage {
     /// All stages, in the order in which requests usually go through them.
@@ -43,6 +49,9 @@ impl SlowStage {
         SlowStage::Disk,
         SlowStage::Sync,
         SlowStage::Replicas,
+        SlowStage::Leader,
+        SlowStage::Majority,
+        SlowStage::Apply,
     ];
 
     /// Its name in lines and answers.
@@ -55,6 +64,9 @@ impl SlowStage {
             SlowStage::Disk => "disk",
             SlowStage::Sync => "sync",
             SlowStage::Replicas => "replicas",
+            SlowStage::Leader => "leader",
+            SlowStage::Majority => "majority",
+            SlowStage::Apply => "apply",
         }
     }
 }
