@@ -161,6 +161,41 @@ fn conditions_are_decided_wherever_a_client_asks() {
     assert_eq!(get(&mut cluster, 0, "k"), None);
 }
 
+/// Flips a byte of the first file below a folder that has this text.
+#[allow(clippy::disallowed_methods, reason = "it does so behind the store's back")]
+fn damage_text(folder: &std::path::Path, text: &[u8]) {
+    let find = |bytes: &[u8]| bytes.windows(text.len()).position(|window| window == text);
+    let files = crate::common::cluster::files_below(folder).into_iter();
+    let found = files.filter_map(|path| {
+        let bytes = std::fs::read(&path).unwrap();
+        find(&bytes).map(|at| (path, bytes, at))
+    });
+    let (path, mut bytes, at) = found.last().expect("a file has it");
+    bytes[at] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_entry_comes_back_without_a_request() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = consistent(&data);
+    put(&mut cluster, 0, "k", "entry-to-be-damaged", None).unwrap();
+    cluster.pass(Duration::from_secs(1));
+    (0..3).for_each(|node| cluster.kill(node));
+    damage_text(&data.path().join(crate::common::cluster::NAMES[0]), b"entry-to-be-damaged");
+    (0..3).for_each(|node| cluster.start(node));
+    cluster.pass(Duration::from_secs(1));
+    let suspect = |cluster: &Cluster| {
+        let groups = cluster.nodes[0].as_ref().unwrap().status().groups();
+        groups.iter().filter(|group| group.is_suspect).count()
+    };
+    agree(&mut cluster);
+    cluster.pass(TAKEOVER);
+    assert_eq!(suspect(&cluster), 0);
+    let status = cluster.nodes[0].as_ref().unwrap().status().groups();
+    assert!(status.iter().any(|group| group.has_leader), "the group is in memory, and has a leader");
+}
+
 #[test]
 fn each_node_may_end_and_all_of_them() {
     let data = tempfile::tempdir().unwrap();

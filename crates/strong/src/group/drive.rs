@@ -193,6 +193,12 @@ impl Group {
 
     /// Begins an election or sends heartbeats, if they are due; whether the library has something to do.
     pub(super) fn on_time(&mut self, now: Monotonic) -> bool {
+        if self.calls_for_leader() {
+            if self.timers.take_election(now, &mut *self.rng) {
+                self.call_for_leader();
+            }
+            return false;
+        }
         let is_due = if self.leads() {
             self.timers.take_heartbeat(now)
         } else {
@@ -266,6 +272,10 @@ impl Group {
         self.is_settled = self.settles();
         if self.leads() {
             self.timers.lead(self.is_settled, now);
+        } else if self.calls_for_leader() {
+            // The others need no call if they stand for election by themselves.
+            let place = self.identity.rank + u32::try_from(self.members().voters.len()).unwrap_or(u32::MAX);
+            self.timers.seek_leader(place, now, &mut *self.rng);
         } else if self.leader().is_some_and(|leader| self.reaches(leader)) || !self.may_campaign() {
             self.timers.follow();
         } else {

@@ -18,6 +18,7 @@
 //!    with its next entries, or a little later (`commit_notes.rs`).
 //! 8. A leader that leaves, or is not the preferred one, asks another voter to lead (`hand_over.rs`).
 //! 9. A store that lost its data is replaced as a voter (`members.rs`).
+//! 10. A voter with damaged entries calls for a leader, which brings them back (`suspect.rs`).
 //!
 //! Invariants: a term has one leader; a committed entry is never changed; no condition is decided and no read is
 //! served before the leader's first entry is applied; an answer is `Unavailable` only if the request was not applied
@@ -47,6 +48,7 @@ mod recover;
 mod requests;
 mod serve;
 mod state;
+mod suspect;
 mod timers;
 mod window;
 
