@@ -30,6 +30,8 @@ pub(crate) fn tell(line: &SlowLine) {
         leader_ms = stage(SlowStage::Leader),
         majority_ms = stage(SlowStage::Majority),
         apply_ms = stage(SlowStage::Apply),
+        pages_ms = stage(SlowStage::Pages),
+        client_ms = stage(SlowStage::Client),
         nodes = nodes(line),
         siblings = line.siblings,
         bytes = line.bytes,
@@ -153,7 +155,7 @@ mod tests {
             told["stages_ms"],
             json!({
                 "queued": 0.5, "begin": 0.0, "key": 0.0, "head": 0.0, "disk": 0.0, "sync": 0.0, "replicas": 101.0,
-                "leader": 0.0, "majority": 0.0, "apply": 0.0
+                "leader": 0.0, "majority": 0.0, "apply": 0.0, "pages": 0.0, "client": 0.0
             })
         );
         assert_eq!(told["replicas"][1], json!({ "node": "c@h", "ms": 101.0, "waits": true }));

@@ -195,8 +195,10 @@ impl Pending {
         };
         let slow = SlowRequest {
             op,
-            names: [&bucket.bucket_type, &bucket.name, key],
+            bucket: [&bucket.bucket_type, &bucket.name],
+            key: Some(key),
             stages: &stages,
+            nodes: stages.replicas(now).collect(),
             siblings: None,
             bytes: self.request.value_len() + found,
             waits: result.is_none(),

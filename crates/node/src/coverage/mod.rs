@@ -19,10 +19,12 @@ pub(crate) mod key_pages;
 mod message;
 pub(crate) mod page_reader;
 mod scan;
+mod slow;
 pub(crate) mod walk;
 
 use crate::frontdoor::latency::Timed;
-use crate::hop::{CoverageAsk, CoveragePage, Hop, RequestId, ShardId};
+use crate::frontdoor::slow::SlowLooks;
+use crate::hop::{CoverageAsk, CoveragePage, Hop, RequestId, RequestTimes, ShardId};
 use crate::peer::{AskId, NodeId};
 use crate::shard::env::Env;
 use crate::shard::knobs::WORK_MAX;
@@ -40,6 +42,7 @@ use kv::query::Tally;
 use kv::{Bucket, Error, Listed, Request, Response};
 use page_reader::PageReader;
 use scan::{Gathering, QueryPart, QueryStep, Scan, ScanKind, has_more};
+use slow::ScanClock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -52,17 +55,22 @@ pub(crate) struct Coverage {
     covering_sets: CoveringSets,
     key_pages: KeyPages,
     index_pages: IndexPages,
+    /// When scans are looked at, to find those that have come to be slow.
+    looks: SlowLooks,
 }
 
 impl Coverage {
     /// Begins a scan.
-    pub(crate) fn begin(&mut self, env: &mut Env, reply_to: ReplyTo, request: Request, deadline: Monotonic) {
+    pub(crate) fn begin(&mut self, env: &mut Env, reply_to: ReplyTo, request: Request, times: RequestTimes) {
         let ReplyTo::Client(id) = reply_to else { unreachable!("a scan is answered where its client is") };
-        match self.scan_of(env, request, deadline) {
+        let slow = ScanClock::of(env, &request, times);
+        match self.scan_of(env, request, times.deadline) {
             Ok(mut scan) => {
                 scan.set_begun(env.now());
-                env.deadlines.note(deadline);
+                scan.slow = slow;
+                env.deadlines.note(times.deadline);
                 self.scans.insert(id, scan);
+                self.note_scan_waits(env, id);
                 self.ask_pages(env, id);
             }
             Err(error) => env.reply(reply_to, Err(error)),
@@ -116,6 +124,10 @@ impl Coverage {
     pub(crate) fn proceed(&mut self, env: &mut Env, id: RequestId) {
         if let Some(scan) = self.scans.get_mut(&id) {
             scan.set_sending(false);
+            if let Some(slow) = &mut scan.slow {
+                slow.proceed(env.recent());
+            }
+            self.note_scan_waits(env, id);
             self.ask_pages(env, id);
         }
         self.publish(env);
@@ -131,8 +143,11 @@ impl Coverage {
         let deadline = scan.deadline();
         let questions = scan.ask(now, || env.next_id());
         // All of them first: an answer that comes at once may end the scan, and its questions with it.
-        for (question, ..) in &questions {
+        for (question, source, _) in &questions {
             self.questions.insert(*question, id);
+            if let Some(slow) = &mut scan.slow {
+                slow.ask(*question, *source, now);
+            }
         }
         for (question, source, ask) in questions {
             self.ask_page(env, question, source, ask, deadline);
@@ -256,8 +271,13 @@ impl Coverage {
 
         // Questions that were given up, and all of a scan that is over, are dropped.
         let is_over = stepped.is_err();
-        for question in before.into_iter().filter(|&question| is_over || !scan.asks(question)) {
+        let now = env.recent();
+        let dropped = before.into_iter().filter(|&question| is_over || !scan.asks(question));
+        for question in dropped.collect::<Vec<_>>() {
             self.questions.remove(&question);
+            if let Some(slow) = &mut scan.slow {
+                slow.answered(question, now);
+            }
         }
         match stepped {
             Ok(answers) => {
@@ -265,7 +285,10 @@ impl Coverage {
                 self.scans.insert(id, scan);
                 if is_query { self.take_rows(env, id, answers) } else { self.send_answers(env, id, answers) }
             }
-            Err(error) => env.reply(ReplyTo::Client(id), Err(error)),
+            Err(error) => {
+                scan.note_end(env, Some(&error));
+                env.reply(ReplyTo::Client(id), Err(error));
+            }
         }
     }
 
@@ -276,8 +299,13 @@ impl Coverage {
                 count_latency(env, begun);
             }
             match self.scans.get_mut(&id) {
-                Some(scan) if more => scan.set_sending(true),
-                _ => self.end(id),
+                Some(scan) if more => {
+                    scan.set_sending(true);
+                    if let Some(slow) = &mut scan.slow {
+                        slow.send(env, env.recent());
+                    }
+                }
+                _ => self.end(env, id, None),
             }
             env.out.push(Output::Reply { to: id, result: Ok(answer), more });
         }
@@ -310,9 +338,13 @@ impl Coverage {
                 if let Some(begun) = scan.take_begun() {
                     count_latency(env, begun);
                 }
+                scan.note_end(env, None);
                 env.reply(ReplyTo::Client(id), Ok(Response::Findings(scan.into_findings())));
             }
-            Err(error) => env.reply(ReplyTo::Client(id), Err(error)),
+            Err(error) => {
+                scan.note_end(env, Some(&error));
+                env.reply(ReplyTo::Client(id), Err(error));
+            }
         }
     }
 
@@ -337,6 +369,7 @@ impl Coverage {
         for id in self.ids() {
             self.expire_scan(env, id, now);
         }
+        self.look_for_slow(env, now);
         self.publish(env);
     }
 
@@ -344,7 +377,7 @@ impl Coverage {
     fn expire_scan(&mut self, env: &mut Env, id: RequestId, now: Monotonic) -> bool {
         let is_due = self.scans.get(&id).is_some_and(|scan| scan.deadline() <= now);
         if is_due {
-            self.end(id);
+            self.end(env, id, Some(&Error::Timeout));
             env.reply(ReplyTo::Client(id), Err(Error::Timeout));
         }
         is_due
@@ -352,7 +385,7 @@ impl Coverage {
 
     /// Forgets the scan of a client that is gone.
     pub(crate) fn forget(&mut self, env: &mut Env, id: RequestId) {
-        self.end(id);
+        drop(self.take(id));
         self.publish(env);
     }
 
@@ -361,9 +394,11 @@ impl Coverage {
         self.scans.values().map(Scan::deadline)
     }
 
-    /// Ends a scan.
-    fn end(&mut self, id: RequestId) {
-        drop(self.take(id));
+    /// Ends a scan with an answer or an error.
+    fn end(&mut self, env: &mut Env, id: RequestId, error: Option<&Error>) {
+        if let Some(mut scan) = self.take(id) {
+            scan.note_end(env, error);
+        }
     }
 
     /// Takes a scan with its questions.

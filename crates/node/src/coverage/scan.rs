@@ -8,6 +8,7 @@
 //! page of each part, wherever they are.
 
 use super::gathered::Gathered;
+use super::slow::ScanClock;
 use crate::hop::{CoverageAsk, CoveragePage};
 use base::Monotonic;
 use base::budget::Budget;
@@ -28,6 +29,8 @@ pub(super) struct Scan {
     /// Whether the client has still to take the last answer.
     is_sending: bool,
     memory: Gathered,
+    /// Its times, for the log of slow requests.
+    pub(super) slow: Option<Box<ScanClock>>,
 }
 
 /// The kinds of scans, each with a bound of its own.
@@ -78,8 +81,8 @@ impl ScanKind {
 impl Scan {
     /// A scan that has asked for nothing yet.
     pub fn new(kind: ScanKind, gathering: Gathering, n_val: u32, deadline: Monotonic) -> Scan {
-        let (begun, is_sending, memory) = (None, false, Gathered::default());
-        Scan { gathering, kind, n_val, deadline, begun, is_sending, memory }
+        let (begun, is_sending, memory, slow) = (None, false, Gathered::default(), None);
+        Scan { gathering, kind, n_val, deadline, begun, is_sending, memory, slow }
     }
 
     /// It was begun now.

@@ -44,8 +44,10 @@ impl Record {
     fn write(&self, env: &mut Env, result: Option<&Result<Response, Error>>, now: Monotonic) {
         let slow = SlowRequest {
             op: self.op,
-            names: [&self.bucket.bucket_type, &self.bucket.name, &self.key],
+            bucket: [&self.bucket.bucket_type, &self.bucket.name],
+            key: Some(&self.key),
             stages: &self.stages,
+            nodes: self.stages.replicas(now).collect(),
             siblings: None,
             bytes: self.bytes,
             waits: result.is_none(),

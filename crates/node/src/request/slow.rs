@@ -90,8 +90,10 @@ impl Task {
         let names = key::decode_object_key(&self.key).expect("a client's request has the key of an object");
         let slow = SlowRequest {
             op: self.op(),
-            names: [&names.bucket_type, &names.bucket, names.key],
+            bucket: [&names.bucket_type, &names.bucket],
+            key: Some(names.key),
             stages: &stages,
+            nodes: stages.replicas(now).collect(),
             siblings: self.siblings(result),
             bytes: self.bytes,
             waits: result.is_none(),

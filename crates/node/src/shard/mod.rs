@@ -154,7 +154,7 @@ impl Shard {
         let parked = self.requests.tasks().deadlines().chain(self.coverage.deadlines());
         let parked = parked.chain(self.metadata.deadlines()).chain(self.frontdoor.forwards.deadlines());
         let parked = parked.chain(self.consistent.next_deadline()).chain(self.requests.next_look());
-        let parked = parked.chain(self.frontdoor.forwards.next_look());
+        let parked = parked.chain(self.frontdoor.forwards.next_look()).chain(self.coverage.next_look());
         let earliest = parked.chain(self.reap.next_due()).filter(|deadline| *deadline > now).min();
         if let Some(earliest) = earliest {
             self.env.deadlines.note(earliest);
@@ -516,7 +516,6 @@ impl Shard {
             self.env.counters.refused += 1;
             return self.env.reply(reply_to, Err(Error::Overload));
         }
-        let deadline = times.deadline;
         match request {
             Request::Get(get) => self.start_object(reply_to, Coordinator::get(get), times, None),
             Request::Put(mut put) => {
@@ -528,7 +527,7 @@ impl Shard {
             | Request::ListBuckets(_)
             | Request::Fold(_)
             | Request::Index(_)
-            | Request::Query(_) => self.coverage.begin(&mut self.env, reply_to, request, deadline),
+            | Request::Query(_) => self.coverage.begin(&mut self.env, reply_to, request, times),
             Request::SetProps(bucket, changes) => {
                 self.metadata.set_props(&mut self.env, reply_to, bucket, Some(changes), times)
             }

@@ -194,3 +194,65 @@ fn many_slow_requests_are_a_few_lines_and_a_count() {
     assert_eq!(cluster.slow.read().1, 50, "each end was left out");
     assert_eq!(cluster.nodes[0].as_ref().unwrap().stats().counters.slow, 50);
 }
+
+/// A listing that takes its pages from all nodes.
+fn list() -> Request {
+    Request::ListKeys(kv::ListKeysRequest { bucket: bucket(), timeout: None })
+}
+
+#[test]
+fn a_listing_names_the_node_whose_page_is_late() {
+    let data = folder();
+    let mut cluster = Cluster::new(data.path(), 5, kv::ReadStrategy::LocalValue);
+    cluster.fill(&bucket(), (0..200).map(|number| format!("k{number}")));
+    cluster.slow.set_threshold(Some(THRESHOLD));
+    cluster.ask(0, list()).unwrap();
+    assert_eq!(lines(&mut cluster), [], "a fast listing has no line");
+
+    let asked = |cluster: &mut Cluster, node: usize| {
+        cluster.pause(node);
+        let id = cluster.begin(0, list());
+        (!cluster.answers.contains_key(&id)).then_some(id)
+    };
+    let (late, id) = (1..5)
+        .find_map(|node| {
+            asked(&mut cluster, node).map(|id| (node, id)).or_else(|| (cluster.resume(), None).1)
+        })
+        .expect("the listing covers another node");
+    wait(&mut cluster, 0, THRESHOLD);
+    let first = lines_of(&mut cluster, 0);
+    wait_on(&mut cluster, millis(50));
+    cluster.resume();
+    assert!(cluster.answers.remove(&id).unwrap().is_ok());
+    let last = lines_of(&mut cluster, 0);
+
+    let told: Vec<_> = first.iter().chain(&last).map(|line| (line.waits, line.time)).collect();
+    assert_eq!(told, [(true, millis(100)), (false, millis(150))]);
+    assert_eq!(waits_of(&first[0])[0], (NAMES[late].to_owned(), millis(100), true));
+    assert!(waits_of(&last[0]).contains(&(NAMES[late].to_owned(), millis(150), false)));
+    for line in first.iter().chain(&last) {
+        let sum: Duration = line.stages.iter().sum();
+        assert!(sum.abs_diff(line.time) * 20 <= line.time, "stages sum to the whole: {line:?}");
+        assert_eq!((line.op.name(), &*line.bucket, line.key.as_deref()), ("list", "b", None));
+    }
+    assert_eq!(cluster.nodes[0].as_ref().unwrap().stats().counters.slow, 1);
+}
+
+#[test]
+fn a_client_that_takes_its_time_makes_no_listing_slow() {
+    let data = folder();
+    let mut cluster = three(&data);
+    cluster.fill(&bucket(), (0..5_000).map(|number| format!("{number:0>200}")));
+    cluster.slow.set_threshold(Some(THRESHOLD));
+    cluster.reads = false;
+    let id = cluster.begin(0, list());
+    let mut parts = 0;
+    while let Some((node, taken)) = cluster.taken.pop() {
+        wait_on(&mut cluster, millis(500));
+        cluster.nodes[node].as_mut().unwrap().proceed(taken);
+        cluster.run();
+        parts += 1;
+    }
+    assert!(parts > 1 && cluster.answers.remove(&id).unwrap().is_ok());
+    assert_eq!(lines(&mut cluster), []);
+}

@@ -31,6 +31,12 @@ pub enum SlowOp {
     Put,
     /// A delete.
     Delete,
+    /// A listing of keys or buckets.
+    List,
+    /// A fold.
+    Fold,
+    /// An index query.
+    Query,
 }
 
 impl SlowOp {
@@ -40,6 +46,9 @@ impl SlowOp {
             SlowOp::Get => "get",
             SlowOp::Put => "put",
             SlowOp::Delete => "delete",
+            SlowOp::List => "list",
+            SlowOp::Fold => "fold",
+            SlowOp::Query => "query",
         }
     }
 }

@@ -9,7 +9,7 @@
 //! The shards of a node share one [`SlowRequests`], so the bounds are those of the node. A shard takes its lock for a
 //! slow request only. An operator may change the threshold at any time.
 //!
-//! Left out: listings, index queries and folds.
+//! Left out: requests for properties, types and members, which read no objects.
 
 mod line;
 mod log;

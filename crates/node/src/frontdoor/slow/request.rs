@@ -6,13 +6,19 @@ use crate::shard::env::Env;
 use crate::shard::output::Output;
 use base::Monotonic;
 use kv::Error;
+use ring::NodeId;
+use std::time::Duration;
 
 /// A slow request.
 pub(crate) struct SlowRequest<'a> {
     pub op: SlowOp,
-    /// The bucket type, the bucket and the key.
-    pub names: [&'a [u8]; 3],
+    /// The bucket type and the bucket.
+    pub bucket: [&'a [u8]; 2],
+    /// The key, of a request about one.
+    pub key: Option<&'a [u8]>,
     pub stages: &'a StageClock,
+    /// The other nodes that were asked, the time that each has taken, and whether it has yet to answer.
+    pub nodes: Vec<(NodeId, Duration, bool)>,
     pub siblings: Option<usize>,
     /// Bytes of values.
     pub bytes: usize,
@@ -35,17 +41,18 @@ impl SlowRequest<'_> {
             true => members.name(node).clone(),
             false => node.to_string().into(),
         };
-        let replica = |(node, time, waits)| ReplicaWait { node: name(node), time, waits };
-        let [bucket_type, bucket, _] = self.names;
+        let replica =
+            |&(node, time, waits): &(NodeId, Duration, bool)| ReplicaWait { node: name(node), time, waits };
+        let [bucket_type, bucket] = self.bucket;
         SlowLine {
             at: env.clock.wall(),
             op: self.op,
             bucket_type: shown_name(bucket_type),
             bucket: shown_name(bucket),
-            key: key_text(env.knobs.slow.keys(), self.names),
+            key: self.key.and_then(|key| key_text(env.knobs.slow.keys(), [bucket_type, bucket, key])),
             time: now.since(self.stages.came()),
             stages: self.stages.times(now),
-            replicas: self.stages.replicas(now).map(replica).collect(),
+            replicas: self.nodes.iter().map(replica).collect(),
             siblings: self.siblings,
             bytes: self.bytes,
             waits: self.waits,

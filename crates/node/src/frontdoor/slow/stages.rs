@@ -34,10 +34,14 @@ pub enum SlowStage {
     Majority,
     /// Its entry is committed, and waits to be applied.
     Apply,
+    /// A scan waits for pages, of this node or of others.
+    Pages,
+    /// The client of a scan has a part of its answer to take.
+    Client,
 }
 
 /// The number of stages.
-pub const STAGES: usize = 10;
+pub const STAGES: usize = 12;
 
 impl SlowStage {
     /// All stages, in the order in which requests usually go through them.
@@ -52,6 +56,8 @@ impl SlowStage {
         SlowStage::Leader,
         SlowStage::Majority,
         SlowStage::Apply,
+        SlowStage::Pages,
+        SlowStage::Client,
     ];
 
     /// Its name in lines and answers.
@@ -67,6 +73,8 @@ impl SlowStage {
             SlowStage::Leader => "leader",
             SlowStage::Majority => "majority",
             SlowStage::Apply => "apply",
+            SlowStage::Pages => "pages",
+            SlowStage::Client => "client",
         }
     }
 }
