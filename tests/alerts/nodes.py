@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,25 +23,24 @@ MIB = 1 << 20
 
 
 class Node:
-    """One node, which may be started and stopped several times."""
+    """One node, which may be started and stopped several times. `options` are those beside folder, name and ports."""
 
-    def __init__(self, binary, folder, number, ports, members):
+    def __init__(self, binary, folder, number, ports, options):
         self.binary, self.folder, self.number = binary, folder, number
         self.name = f"n{number}@127.0.0.1"
-        self.pb, self.http, self.peers = ports
-        self.members = members
+        self.pb, self.http = ports
+        self.options = options
         self.data = os.path.join(folder, f"n{number}")
-        self.instance = f"127.0.0.1:{self.http}"
+        self.address = f"127.0.0.1:{self.http}"
+        # The name of the node in alerts.
+        self.instance = self.address
         self.log = os.path.join(folder, f"n{number}.log")
         self.process = None
         os.makedirs(self.data)
 
-    def start(self, stderr=None, environment=None, memory="256MiB"):
-        certs = os.path.join(self.folder, "certs")
-        command = [self.binary, "serve", "--data", self.data, "--name", self.name, "--shards", "1"]
-        command += ["--pb-listen", f"127.0.0.1:{self.pb}", "--http-listen", self.instance, "--cluster", self.members]
-        command += ["--peer-ca", f"{certs}/ca.pem", "--peer-cert", f"{certs}/n{self.number}.pem"]
-        command += ["--peer-key", f"{certs}/n{self.number}.key", "--ring-size", "64"]
+    def start(self, stderr=None, environment=None, memory="256MiB", shards=1):
+        command = [self.binary, "serve", "--data", self.data, "--name", self.name, "--shards", str(shards)]
+        command += ["--pb-listen", f"127.0.0.1:{self.pb}", "--http-listen", self.address, *self.options]
         command += ["--disk-reserve", RESERVE, "--scrub-period", "4s", "--memory", memory]
         own = {name: value for name, value in os.environ.items() if not name.startswith("ANNULET_")}
         log = open(self.log, "ab")
@@ -56,13 +57,22 @@ class Node:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(PATIENCE_SECONDS)
 
+    def fail_writes(self):
+        """Writes to files fail from now on, for another reason than a full disk: by a limit on their sizes."""
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (0, 0))
+
+    def lose_data(self):
+        """The data of a stopped node is lost, as that of a replaced disk."""
+        for entry in os.scandir(self.data):
+            shutil.rmtree(entry.path) if entry.is_dir() else os.remove(entry.path)
+
     @contextlib.contextmanager
-    def full_disk(self):
-        """The disk is full meanwhile, by a file of another program."""
+    def full_disk(self, free=0):
+        """A file of another program leaves so many bytes free meanwhile."""
         path = os.path.join(self.data, "of-another-program")
-        free = os.statvfs(self.data)
+        room = os.statvfs(self.data)
         with open(path, "wb") as file:
-            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize)
+            os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize - free)
         try:
             yield
         finally:
@@ -71,7 +81,7 @@ class Node:
     @contextlib.contextmanager
     def unfinished_requests(self, length, count=64):
         """Clients have sent the first halves of their values meanwhile, unless the node has refused them."""
-        head = f"PUT /buckets/b/keys/k HTTP/1.1\r\nHost: {self.instance}\r\nContent-Type: text/plain\r\n"
+        head = f"PUT /buckets/b/keys/k HTTP/1.1\r\nHost: {self.address}\r\nContent-Type: text/plain\r\n"
         half = f"{head}Content-Length: {length}\r\n\r\n".encode() + bytes(length // 2)
         with contextlib.ExitStack() as connections:
             for _ in range(count):
@@ -86,10 +96,11 @@ class Node:
     def resume(self):
         self.process.send_signal(signal.SIGCONT)
 
-    def ask(self, method, path, body=None, content_type="application/json", timeout=20):
+    def ask(self, method, path, body=None, content_type="application/json", timeout=20, headers=()):
         """The status and the body of an answer; status 0 if there is none."""
-        url = f"http://{self.instance}{path}"
-        request = urllib.request.Request(url, method=method, data=body, headers={"Content-Type": content_type})
+        url = f"http://{self.address}{path}"
+        headers = {"Content-Type": content_type, **dict(headers)}
+        request = urllib.request.Request(url, method=method, data=body, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=timeout) as answer:
                 return answer.status, answer.read()
@@ -137,8 +148,13 @@ def make_certificate(binary, folder, name, days):
 def found(binary, folder):
     """Starts three nodes, each with a small disk of its own, which nobody else fills."""
     ports = [free_ports(3) for _ in range(3)]
-    members = ",".join(f"n{at + 1}@127.0.0.1=127.0.0.1:{of[2]}" for at, of in enumerate(ports))
-    nodes = [Node(binary, folder, at + 1, of, members) for at, of in enumerate(ports)]
+    members = ",".join(f"n{number}@127.0.0.1=127.0.0.1:{peers}" for number, (_, _, peers) in enumerate(ports, 1))
+    certs = os.path.join(folder, "certs")
+    nodes = []
+    for number, (pb, http, _) in enumerate(ports, 1):
+        options = ["--cluster", members, "--ring-size", "64", "--peer-ca", f"{certs}/ca.pem"]
+        options += ["--peer-cert", f"{certs}/n{number}.pem", "--peer-key", f"{certs}/n{number}.key"]
+        nodes.append(Node(binary, folder, number, (pb, http), options))
     for node in nodes:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", node.data], check=True)
         make_certificate(binary, folder, node.name, 365)

@@ -30,14 +30,15 @@ def faster(rules):
 
 
 class Scraper:
-    """The process."""
+    """The process. `jobs` are scraped beside the targets, and alerts go to `receiver`."""
 
-    def __init__(self, folder, port, targets):
+    def __init__(self, folder, port, targets, jobs, receiver):
         self.url = f"http://127.0.0.1:{port}"
         config = {
             "global": {"scrape_interval": SCRAPE, "scrape_timeout": SCRAPE, "evaluation_interval": SCRAPE},
             "rule_files": ["rules.yml"],
-            "scrape_configs": [{"job_name": "annulet", "static_configs": [{"targets": targets}]}],
+            "scrape_configs": [{"job_name": "annulet", "static_configs": [{"targets": targets}]}, *jobs],
+            "alerting": {"alertmanagers": [{"static_configs": [{"targets": [receiver]}]}]},
         }
         with open(RULES, encoding="utf-8") as rules, open(os.path.join(folder, "rules.yml"), "w") as out:
             out.write(faster(rules.read()))

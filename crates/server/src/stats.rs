@@ -59,6 +59,7 @@ struct GroupFigures {
     consistent_groups_forgotten: usize,
     consistent_groups_incomplete: usize,
     consistent_groups_unreadable: usize,
+    consistent_groups_without_vote: usize,
 }
 
 impl GroupFigures {
@@ -70,6 +71,7 @@ impl GroupFigures {
         self.consistent_groups_forgotten += of_shard.forgotten;
         self.consistent_groups_incomplete += of_shard.incomplete;
         self.consistent_groups_unreadable += of_shard.unreadable;
+        self.consistent_groups_without_vote += of_shard.without_vote;
     }
 }
 

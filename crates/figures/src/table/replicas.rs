@@ -72,6 +72,8 @@ pub(super) const REPLICAS: &[Figure] = rows! {
         "consistent groups of this node's stores; a group counts in each state that it is in";
     Gauge "consistent_groups_unreadable" "annulet_consistent_groups" Count ["state" = "unreadable"]:
         "consistent groups of this node's stores; a group counts in each state that it is in";
+    Gauge "consistent_groups_without_vote" "annulet_consistent_groups" Count ["state" = "without_vote"]:
+        "consistent groups of this node's stores; a group counts in each state that it is in";
     Counter "consistent_elections_total" "annulet_consistent_elections" Count:
         "times that a consistent group got its leader at this node";
     Counter "consistent_lease_reads_total" "annulet_consistent_lease_reads" Count:

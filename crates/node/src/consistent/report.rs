@@ -91,6 +91,8 @@ pub struct GroupCounts {
     pub incomplete: usize,
     /// Those with damaged keys here, which no catch-up refills yet.
     pub unreadable: usize,
+    /// Those in which this store has no vote yet: a new store, which is brought up to date first.
+    pub without_vote: usize,
 }
 
 impl GroupCounts {
@@ -103,6 +105,7 @@ impl GroupCounts {
         self.forgotten += usize::from(report.has_forgotten);
         self.incomplete += usize::from(report.is_incomplete);
         self.unreadable += usize::from(report.is_unreadable);
+        self.without_vote += usize::from(report.role == GroupRole::Learner);
     }
 }
 
