@@ -1,4 +1,4 @@
-"""The bench of the tests: nodes, Prometheus, Alertmanager, and what was seen to fire."""
+"""The bench of the tests: nodes, Prometheus, Alertmanager, and the alerts that were seen to fire."""
 
 import contextlib
 import threading
@@ -11,7 +11,7 @@ from secured import Secured
 
 
 class Bench:
-    """The nodes, the scraper, and what was seen to fire."""
+    """The nodes, the scraper, and the alerts that were seen to fire."""
 
     def __init__(self, binary, folder):
         self.binary, self.folder = binary, folder

@@ -73,7 +73,7 @@ def elections(bench):
 
 
 def damaged_group(bench):
-    """A byte of an entry flips at one voter, and another voter is away: nobody brings the entry back."""
+    """A byte of an entry flips at one voter, and another voter is away: no leader brings the entry back."""
     one, two, three = bench.nodes
     reads = consistent_reads(one)
     for read in reads:

@@ -125,7 +125,7 @@ def many_shards(bench):
 
 
 def notified(bench):
-    """A node dies, and the receivers of Alertmanager are told, once for the cause and not for what follows from it."""
+    """A node dies, and the receivers of Alertmanager are told once, of the cause and not of its effects."""
     three, notifier = bench.nodes[2], bench.notifier
     notifier.forget()
     three.kill()

@@ -21,7 +21,7 @@ def faster(config, receiver):
 
 
 class Notifier:
-    """The process, and what the receiver has got: pairs of a path and a notification."""
+    """The process, and the notifications of the receiver, each with its path."""
 
     def __init__(self, folder):
         self.notifications = []

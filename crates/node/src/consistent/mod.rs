@@ -14,9 +14,9 @@
 //!    majority's promises serve reads without a round (`serve.rs`).
 //! 7. At a clean stop all groups are handed over, and later those whose preferred voter is another one (`leaders.rs`).
 //!
-//! * `slow.rs`: slow requests. * `agreement.rs`: the cluster's agreement on groups. * `birth.rs`: the birth of the store. * `group.rs`: one group
+//! * `agreement.rs`: the cluster's agreement on groups. * `birth.rs`: the birth of the store. * `group.rs`: one group
 //!   with its store's part. * `report.rs`: reports for operators. * `recover.rs`: recovery of a stopped node's groups.
-//! * `adopt.rs`: the copies of a restored store, and their recovery.
+//! * `adopt.rs`: the copies of a restored store, and their recovery. * `slow.rs`: slow requests.
 //!
 //! Invariants: a group takes part only while the cluster has registered this process with this store's birth. Outputs
 //! of a group take effect in their order. Each request is answered once.

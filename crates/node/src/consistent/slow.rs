@@ -86,7 +86,7 @@ impl ConsistentGroups {
         self.note_wait(env, pending, stage);
     }
 
-    /// A write was given to its group: it waits for the sync of its entry, or of what decided on it.
+    /// A write was given to its group: it waits for the sync of its entry here.
     pub(super) fn note_proposed(&mut self, env: &Env, key: GroupKey, index: u64, token: u64) {
         if env.knobs.slow.threshold().is_none() {
             return;
