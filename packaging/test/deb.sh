@@ -30,8 +30,7 @@ step "a minimal Debian"
 if [[ -n ${ANNULET_CHROOT:-} ]]; then
   cp -a "$ANNULET_CHROOT" "$root"
 else
-  mirror=$(sed -n -e 's/^URIs: *//p' -e 's/^deb [^h]*\(http[^ ]*\).*/\1/p' /etc/apt/sources.list \
-    /etc/apt/sources.list.d/*.sources 2>/dev/null | head -1)
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' | sed -n 1p)
   debootstrap --variant=minbase --include=adduser,debconf bookworm "$root" "$mirror" > "$work/debootstrap.log"
 fi
 mount -t proc proc "$root/proc"

@@ -15,8 +15,7 @@ trap 'rm -rf "$work"' EXIT
 if [[ -n ${ANNULET_SYSTEMD_ROOT:-} ]]; then
   cp -a "$ANNULET_SYSTEMD_ROOT" "$root"
 else
-  mirror=$(sed -n -e 's/^URIs: *//p' -e 's/^deb [^h]*\(http[^ ]*\).*/\1/p' /etc/apt/sources.list \
-    /etc/apt/sources.list.d/*.sources 2>/dev/null | head -1)
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' | sed -n 1p)
   debootstrap --variant=minbase --include=adduser,debconf,systemd,systemd-sysv,dbus bookworm "$root" "$mirror" \
     > "$work/debootstrap.log"
 fi
