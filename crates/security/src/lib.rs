@@ -42,7 +42,8 @@ pub use self::needs::{KeptNeeds, Needs};
 pub use self::permission::{Permission, Permissions};
 pub use self::policies::Policies;
 pub use self::policy::{
-    EFFECTIVE_GROUPS_MAX, Explanation, GROUP_DEPTH_MAX, Login, Offer, Policy, Refusal, UserId,
+    EFFECTIVE_GROUPS_MAX, Explanation, GROUP_DEPTH_MAX, Login, MERGED_NAMES_MAX, Offer, Policy, Refusal,
+    UserId,
 };
 pub use self::slot::{
     Grant, Group, MEMBERSHIPS_MAX, Mode, OPTION_BYTES_MAX, OPTIONS_MAX, Options, RESOURCE_NAME_BYTES_MAX,

@@ -72,7 +72,10 @@ impl Policy {
     /// The first need that a user of this policy does not meet.
     pub fn missing(&self, user: UserId, needs: Needs<'_>) -> Option<Explanation> {
         let Needs::All(permissions, target) = needs else { return None };
-        let missing = permissions.iter().find(|&permission| !self.may(user, permission, target))?;
-        Some(self.explain(user, missing, target))
+        let missing = self.without_grant(user, permissions, target);
+        if missing.is_empty() {
+            return None;
+        }
+        missing.iter().next().map(|first| self.explain(user, first, target))
     }
 }

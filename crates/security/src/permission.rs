@@ -85,16 +85,19 @@ impl Permissions {
     }
 
     /// Whether the set is empty.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Permissions in one of both.
+    #[inline]
     pub fn with(self, other: Permissions) -> Permissions {
         Permissions(self.0 | other.0)
     }
 
     /// Permissions in this one alone.
+    #[inline]
     pub fn without(self, other: Permissions) -> Permissions {
         Permissions(self.0 & !other.0)
     }
@@ -106,6 +109,7 @@ impl Permissions {
 }
 
 impl From<Permission> for Permissions {
+    #[inline]
     fn from(permission: Permission) -> Permissions {
         Permissions(1 << permission as u8)
     }

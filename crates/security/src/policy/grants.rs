@@ -1,17 +1,19 @@
-//! The grants of one role, sorted for a check.
+//! Grants sorted for a check: those of one role, or those of several as one table.
 
 use bytes::Bytes;
 
 use crate::permission::Permissions;
 use crate::slot::Resource;
 
-/// Permissions of one role, by resource.
+/// Permissions by resource.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     /// Those on everything.
     pub any: Permissions,
     /// Those on bucket types and their buckets, by the type's name.
     types: Vec<(Bytes, OfType)>,
+    /// Names of types and of buckets in it.
+    names: usize,
 }
 
 #[derive(Debug, Default)]
@@ -23,6 +25,50 @@ struct OfType {
 }
 
 impl Grants {
+    /// The permissions of several tables in one: on each resource those that one of them has.
+    pub fn merged<'a>(tables: impl Iterator<Item = &'a Grants>) -> Grants {
+        let mut merged = Grants::default();
+        let mut rows: Vec<(&Bytes, Option<&Bytes>, Permissions)> = Vec::new();
+        for table in tables {
+            merged.any = merged.any.with(table.any);
+            for (bucket_type, of_type) in &table.types {
+                rows.push((bucket_type, None, of_type.all));
+                let buckets = of_type.buckets.iter();
+                rows.extend(buckets.map(|(bucket, permissions)| (bucket_type, Some(bucket), *permissions)));
+            }
+        }
+
+        // Each table is sorted, and the sort makes use of that. A type stands before its buckets.
+        rows.sort_by_key(|&(bucket_type, bucket, _)| (bucket_type, bucket));
+        for row in rows.chunk_by(|one, other| (one.0, one.1) == (other.0, other.1)) {
+            let (bucket_type, bucket, _) = row[0];
+            let permissions = row.iter().fold(Permissions::NONE, |all, row| all.with(row.2));
+            merged.append(bucket_type, bucket, permissions);
+        }
+
+        // Rows grow by doubling, and these grow no more.
+        merged.types.shrink_to_fit();
+        merged.types.iter_mut().for_each(|(_, of_type)| of_type.buckets.shrink_to_fit());
+        merged
+    }
+
+    /// Adds the permissions on a type or on a bucket behind those of all resources before it.
+    fn append(&mut self, bucket_type: &Bytes, bucket: Option<&Bytes>, permissions: Permissions) {
+        self.names += 1;
+        match bucket {
+            None => self.types.push((bucket_type.clone(), OfType { all: permissions, buckets: Vec::new() })),
+            Some(bucket) => {
+                let (_, of_type) = self.types.last_mut().expect("a type comes before its buckets");
+                of_type.buckets.push((bucket.clone(), permissions));
+            }
+        }
+    }
+
+    /// The number of names in it, which its memory is in proportion to.
+    pub fn names(&self) -> usize {
+        self.names
+    }
+
     /// Adds a grant; grants come by ascending resource, as records are sorted.
     pub fn push(&mut self, resource: &Resource, permissions: Permissions) {
         match resource {
@@ -30,6 +76,7 @@ impl Grants {
             Resource::Type(bucket_type) => self.of_type(bucket_type).all = permissions,
             Resource::Bucket(bucket_type, bucket) => {
                 self.of_type(bucket_type).buckets.push((bucket.clone(), permissions));
+                self.names += 1;
             }
         }
     }
@@ -39,6 +86,7 @@ impl Grants {
             Ok(place) => place,
             Err(place) => {
                 self.types.insert(place, (bucket_type.clone(), OfType::default()));
+                self.names += 1;
                 place
             }
         };
