@@ -7,8 +7,8 @@
 //! 1. [`Experiment::read`] reads a file, strictly; [`all`] those of a folder, in the order of their names.
 //! 2. A round plays its [`Variants`] or its [`Engines`], or measures its [`Rings`]. Scenarios and workloads are written
 //!    as files that can be played by hand too.
-//! 3. [`Experiment::judge`] makes [`Found`] rows of the results of all rounds: the median, and the least and most as the
-//!    noise.
+//! 3. [`Experiment::judge`] makes [`Found`] rows of the results of all rounds: the median, and the least and most
+//!    as the noise.
 //!
 //! A row may say of which variant it is, or of which engine and stage, and over which other one: its figure is their
 //! ratio then. A variant or an engine that was not played has no rows, and reaches no bar.

@@ -4,8 +4,8 @@
 //! 2. [`play`] makes networks and limits, starts the nodes, waits until they serve and see each other, makes the
 //!    [`consistent_type`], and runs the workload against them. A second thread does each step at its time (`steps`)
 //!    and marks the charts.
-//! 3. [`launch`] makes the commands of nodes, [`etcd`] those of its members. In the end, in any case, [`nodes`] stops all
-//!    processes, and [`cgroup`] and [`network`] take away the groups and networks that they made.
+//! 3. [`launch`] makes the commands of nodes, [`etcd`] those of its members. In the end, in any case, [`nodes`] stops
+//!    all processes, and [`cgroup`] and [`network`] take away the groups and networks that they made.
 //!
 //! Storage engines without nodes go through stages instead: `engines`.
 //!

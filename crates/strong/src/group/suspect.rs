@@ -4,8 +4,8 @@
 //! its other voters may not even be in memory, and nothing wakes them until a request comes. So a suspect voter calls
 //! for a leader, as long as the others could elect one.
 //!
-//! The call is a refusal to vote without a request for a vote. Programs of all versions take it, and it changes nothing where
-//! it comes late or twice: the others count it as no vote, and a leader drops it.
+//! The call is a refusal to vote without a request for a vote. Programs of all versions take it, and it changes nothing
+//! where it comes late or twice: the others count it as no vote, and a leader drops it.
 
 use super::Group;
 use super::message::Message;
