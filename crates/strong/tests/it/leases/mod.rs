@@ -4,6 +4,7 @@
 //! `docs/development.md` adds steps of all kinds to each. Each scenario must show what it is about, so that a search
 //! that visits nothing does not pass.
 
+mod elections;
 mod model;
 mod search;
 
