@@ -226,7 +226,7 @@ mod tests {
                 match rng.next_u64() % 4 {
                     0 | 1 => {
                         // Now and then entries that are not applied are replaced.
-                        let back = if rng.next_u64() % 8 == 0 { rng.next_u64() % 4 } else { 0 };
+                        let back = if rng.next_u64().is_multiple_of(8) { rng.next_u64() % 4 } else { 0 };
                         let index = last.max(applied) + 1 - back.min(last.saturating_sub(applied));
                         waiting.retain(|(known, _)| *known < index);
                         synced = synced.min(index - 1);

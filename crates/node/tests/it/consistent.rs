@@ -161,16 +161,16 @@ fn conditions_are_decided_wherever_a_client_asks() {
     assert_eq!(get(&mut cluster, 0, "k"), None);
 }
 
-/// Flips a byte of the first file below a folder that has this text.
+/// Flips a byte of a file below a folder, where this text is.
 #[allow(clippy::disallowed_methods, reason = "it does so behind the store's back")]
 fn damage_text(folder: &std::path::Path, text: &[u8]) {
     let find = |bytes: &[u8]| bytes.windows(text.len()).position(|window| window == text);
     let files = crate::common::cluster::files_below(folder).into_iter();
-    let found = files.filter_map(|path| {
+    let mut found = files.filter_map(|path| {
         let bytes = std::fs::read(&path).unwrap();
         find(&bytes).map(|at| (path, bytes, at))
     });
-    let (path, mut bytes, at) = found.last().expect("a file has it");
+    let (path, mut bytes, at) = found.next_back().expect("a file has it");
     bytes[at] ^= 1;
     std::fs::write(path, bytes).unwrap();
 }
