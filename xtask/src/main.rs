@@ -5,7 +5,7 @@
 //! servers), [`calibrate`] (the machine without them), [`strace`], [`rows`] and [`report`] (the output), [`figures`]
 //! (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`strong`], [`operations`],
 //! [`security`], [`house`] (of the source files); [`load_generator`] is a file. On their own: [`micro`] counts
-//! instructions, [`fuzz`] gives random input, [`package`] makes packages.
+//! instructions, [`fuzz`] gives random input, [`package`] makes packages. [`ending`] ends servers with this program.
 //!
 //! The crate `words` measures the words of texts, and counts for [`house`] no items of tests.
 //!
@@ -13,6 +13,7 @@
 //! (`annulet bench experiments`, folder `experiments/`).
 
 mod calibrate;
+mod ending;
 mod etcd;
 mod figures;
 mod first_light;
@@ -105,7 +106,12 @@ impl Figures {
 fn main() -> ExitCode {
     // As the product does: `micro` counts the instructions of its allocations, too.
     os::give_back_large_blocks();
-    let (name, done) = match Cli::parse().command {
+    let cli = Cli::parse();
+    if let Err(failure) = ending::end_children_by_signals() {
+        eprintln!("xtask: {failure}");
+        return ExitCode::FAILURE;
+    }
+    let (name, done) = match cli.command {
         Command::Figures { figures } => ("figures", figures.run()),
         Command::Fuzz(options) => ("fuzz", fuzz::run(&options)),
         Command::Micro(options) => ("micro", micro::run(&options)),
