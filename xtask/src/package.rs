@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The folder of the scripts.
-const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging");
+pub const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging");
 
 /// Debug symbols for backtraces, of this project's crates.
 const BUILD: &[&str] = &[

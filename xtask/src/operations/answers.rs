@@ -37,6 +37,10 @@ const ANSWERS: [Answer; 5] = [
 /// The bar on the bytes of a scrape at three nodes: 64 KB.
 const SCRAPE_KB_MAX: f64 = 64.0;
 
+/// The bar on the bytes of a scrape at 100 peers: 250 KB.
+const PEERS_KB_MAX: f64 = 250.0;
+const PEERS: f64 = 100.0;
+
 /// The bar on series: 500, and 15 for each other node.
 const SERIES_MAX: f64 = 500.0 + 15.0 * (NODES - 1) as f64;
 
@@ -59,6 +63,10 @@ fn bytes_spec() -> Spec {
     Spec::new("metrics/bytes", "KB", Some(Bar::AtMost(SCRAPE_KB_MAX)))
 }
 
+fn peers_spec() -> Spec {
+    Spec::new("metrics/bytes at 100 peers, computed", "KB", Some(Bar::AtMost(PEERS_KB_MAX)))
+}
+
 fn series_spec() -> Spec {
     Spec::new("metrics/series", "series", Some(Bar::AtMost(SERIES_MAX)))
 }
@@ -70,7 +78,7 @@ fn complaints_spec() -> Spec {
 /// The rows of this part.
 pub fn specs() -> Vec<Spec> {
     let costs = ANSWERS.into_iter().flat_map(|answer| [cpu_spec(answer), time_spec(answer)]);
-    costs.chain([bytes_spec(), series_spec(), complaints_spec()]).collect()
+    costs.chain([bytes_spec(), peers_spec(), series_spec(), complaints_spec()]).collect()
 }
 
 /// Fills them.
@@ -90,6 +98,9 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
         report.push(time_spec(answer).measured(&values(|cost| cost.wall_us)))?;
     }
     report.push(bytes_spec().valued(text.len() as f64 / 1e3, "1 scrape"))?;
+    report.push(
+        peers_spec().valued(bytes_at_peers(&text) / 1e3, "from those of the peers' series at 3 nodes"),
+    )?;
     report.push(series_spec().valued(series(&text) as f64, "1 scrape"))?;
     report.push(match complaints(&text) {
         Ok(lines) => complaints_spec().valued(lines as f64, "1 scrape"),
@@ -138,6 +149,14 @@ fn series(text: &[u8]) -> usize {
     text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty() && line[0] != b'#').count()
 }
 
+/// Bytes of a text with [`PEERS`] peers, if each has as many as those of this text.
+fn bytes_at_peers(text: &[u8]) -> f64 {
+    let lines = text.split_inclusive(|&byte| byte == b'\n');
+    let of_peers = lines.filter(|line| line[0] != b'#' && line.windows(6).any(|window| window == b"peer=\""));
+    let of_peers: usize = of_peers.map(<[u8]>::len).sum();
+    (text.len() - of_peers) as f64 + of_peers as f64 * PEERS / f64::from(NODES - 1)
+}
+
 /// The number of complaints of `promtool check metrics`.
 fn complaints(text: &[u8]) -> Result<usize> {
     sys::ensure_tool("promtool").map_err(|_| "promtool is missing: apt-get install prometheus")?;
@@ -161,6 +180,14 @@ mod tests {
     #[test]
     fn comments_are_no_series() {
         assert_eq!(series(b"# HELP a b\n# TYPE a counter\na_total 1\na_total{op=\"x\"} 2\n\n"), 2);
+    }
+
+    #[test]
+    fn bytes_grow_with_peers_alone() {
+        assert_eq!(
+            bytes_at_peers(b"# HELP a b\na 1\na{peer=\"x\"} 1\na{peer=\"y\"} 1\n"),
+            15.0 + 100.0 * 14.0
+        );
     }
 
     #[test]

@@ -33,18 +33,31 @@ impl Connection {
 
     /// The body of the answer for a path.
     pub fn get(&mut self, path: &str) -> Result<Vec<u8>> {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        self.ask("GET", path, "")
+    }
+
+    /// Sends a body; the body of the answer.
+    pub fn send(&mut self, method: &str, path: &str, body: &str) -> Result<Vec<u8>> {
+        let fields =
+            format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        self.ask(method, path, &fields)
+    }
+
+    /// Asks with these further fields and a body.
+    fn ask(&mut self, method: &str, path: &str, rest: &str) -> Result<Vec<u8>> {
+        let rest = if rest.is_empty() { "\r\n" } else { rest };
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{rest}");
         self.stream.write_all(request.as_bytes())?;
         self.input.clear();
 
         let mut piece = vec![0; READ_BYTES];
         loop {
-            if let Some(body) = body_of(&self.input).map_err(|why| format!("GET {path}: {why}"))? {
+            if let Some(body) = body_of(&self.input).map_err(|why| format!("{method} {path}: {why}"))? {
                 return Ok(body.to_vec());
             }
             let len = self.stream.read(&mut piece)?;
             if len == 0 || self.input.len() + len > ANSWER_BYTES_MAX {
-                return Err(format!("GET {path}: the answer is cut off or too long").into());
+                return Err(format!("{method} {path}: the answer is cut off or too long").into());
             }
             self.input.extend_from_slice(&piece[..len]);
         }

@@ -1,13 +1,17 @@
 //! The figures of operations: the answers that monitoring, balancers and supervisors ask nodes for.
 //!
 //! Parts run one after the other, each on three fresh nodes that hold objects: [`answers`] (CPU, time, bytes and series
-//! of single answers), [`load`] (latency of clients under scrapes).
+//! of single answers), [`load`] (latency of clients under scrapes), [`histogram`] (latencies that Prometheus computes),
+//! [`slow`] (the log of slow requests). [`packages`] needs no nodes.
 //!
 //! Left out: clusters of more nodes, and the faults under which alerts fire, which `tests/alerts` makes.
 
 mod answers;
 mod connection;
+mod histogram;
 mod load;
+mod packages;
+mod slow;
 
 use crate::figures::{self, Options, Set};
 use crate::measure::Window;
@@ -29,6 +33,12 @@ pub enum Part {
     Answers,
     /// Latency of reads, with and without scrapes.
     Load,
+    /// Latency of reads by the histograms of the nodes, and by the load generator.
+    Histogram,
+    /// The log of slow requests: its cost, and its line about a paused replica.
+    Slow,
+    /// The packages that were made: complaints, exposure, sizes.
+    Packages,
 }
 
 /// How much is measured.
@@ -83,6 +93,9 @@ pub const SET: Set<Part, Plan> = Set {
     parts: &[
         Run { name: Part::Answers, specs: answers::specs, run: answers::run },
         Run { name: Part::Load, specs: load::specs, run: load::run },
+        Run { name: Part::Histogram, specs: histogram::specs, run: histogram::run },
+        Run { name: Part::Slow, specs: slow::specs, run: slow::run },
+        Run { name: Part::Packages, specs: packages::specs, run: packages::run },
     ],
 };
 
