@@ -65,6 +65,16 @@ pub(crate) struct VariantParts {
     pub scenario: Table,
     #[serde(default)]
     pub workload: Table,
+    /// Its rate as a share of another variant's throughput.
+    pub rate: Option<Share>,
+}
+
+/// A share of the throughput of a variant that is played before.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Share {
+    pub share: f64,
+    pub of: String,
 }
 
 /// The parts of a form.

@@ -212,7 +212,7 @@ at_least = 20.0
         let [full, middle, small] = Form::ALL.map(|form| Experiment::parse("X", TEXT, form).unwrap());
         assert_eq!((full.rounds, middle.rounds, small.rounds), (3, 2, 1));
         let folder = tempfile::tempdir().unwrap();
-        let scenario = Scenario::read(&variants(&small).write("", folder.path()).unwrap()).unwrap();
+        let scenario = Scenario::read(&variants(&small).write("", folder.path(), &[]).unwrap()).unwrap();
         assert_eq!((scenario.nodes, &scenario.options["durability"][..]), (3, "sync"));
         let workload = Workload::read(&scenario.workload).unwrap();
         assert_eq!(workload.duration, Some(std::time::Duration::from_secs(5)));

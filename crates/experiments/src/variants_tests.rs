@@ -2,6 +2,7 @@ use super::*;
 use crate::scenario::Program;
 use crate::{Experiment, Form, Played, RESULTS, Subject};
 use bench::history;
+use bench::workload::Load;
 use bench::{Control, Identity};
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ fn a_form_replaces_parts_of_all_variants_and_of_one() {
     let folder = tempfile::tempdir().unwrap();
     let read = |form: Form, name: &str| {
         let experiment = parse(TEXT, form).unwrap();
-        let path = variants(&experiment).write(name, &folder.path().join(name)).unwrap();
+        let path = variants(&experiment).write(name, &folder.path().join(name), &[]).unwrap();
         let scenario = Scenario::read(&path).unwrap();
         let workload = Workload::read(&scenario.workload).unwrap();
         (scenario, workload)
@@ -96,6 +97,16 @@ fn variants_that_make_no_sense_are_refused() {
         ("over = \"etcd\"", "engine = \"rocksdb\"", "no engines"),
         ("variant = \"etcd\"", "variant = \"redis\"", "no variant \"redis\""),
         ("figure = \"violations\"", "figure = \"violations\"\nvariant = \"etcd\"", "no `history`"),
+        (
+            "name = \"strong\"\n",
+            "name = \"strong\"\nrate = { share = 0.7, of = \"etcd\" }\n",
+            "played before",
+        ),
+        (
+            "name = \"etcd\"\n",
+            "name = \"etcd\"\nrate = { share = 0.0, of = \"strong\" }\n",
+            "a share up to 10",
+        ),
         ("nodes = 3", "engines = [\"annulet\"]", "[[variant]] goes with nodes"),
     ] {
         let wrong = parse(&TEXT.replacen(from, to, 1), Form::Full).unwrap_err();
@@ -151,4 +162,19 @@ fn a_row_is_of_its_variant_and_a_variant_that_was_not_played_has_none() {
     assert!(strong.failures()[0].contains("1 of 1 keys"), "{:?}", strong.failures());
     let both = reached(vec![strong, etcd]);
     assert_eq!((both[1], both[2]), (Some(None), Some(Some(false))));
+}
+
+#[test]
+fn a_rate_is_a_share_of_the_throughput_of_a_variant_before() {
+    let text =
+        TEXT.replacen("name = \"etcd\"\n", "name = \"etcd\"\nrate = { share = 0.5, of = \"strong\" }\n", 1);
+    let experiment = parse(&text, Form::Full).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut strong = played("strong", folder.path(), "");
+    strong.results.summary.total.throughput.median = 3000.0;
+    let path = variants(&experiment).write("etcd", folder.path(), &[strong]).unwrap();
+    let workload = Workload::read(&Scenario::read(&path).unwrap().workload).unwrap();
+    assert_eq!(workload.load, Load::Poisson(1500.0));
+    let missing = variants(&experiment).write("etcd", folder.path(), &[]).unwrap_err().to_string();
+    assert!(missing.contains("\"strong\"") && missing.contains("was not measured"), "{missing}");
 }

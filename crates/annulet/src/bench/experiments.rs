@@ -90,7 +90,7 @@ fn run_nodes(
 ) -> Result<Vec<String>, Failure> {
     let names: Vec<&str> = variants.names().collect();
     let play = |name: &str, folder: &Path, all: &mut Vec<Played>| {
-        let scenario = Scenario::read(&variants.write(name, folder)?)?;
+        let scenario = Scenario::read(&variants.write(name, folder, all)?)?;
         if let Err(missing) = scenario.check_program() {
             return Ok(Some(missing.to_string()));
         }
