@@ -187,6 +187,12 @@ pub enum Planted {
     LeaseAfterHandOver,
     /// A follower that takes over a higher term forgets the leader to which its promise holds.
     FollowerForgotLeader,
+    /// A voter whose group was unloaded forgets the leader to which its promise holds.
+    DormantForgotLeader,
+    /// Dormant groups are not loaded when the process of their leader ends.
+    DormantNotWoken,
+    /// A leader whose group was unloaded, and has no room again, does not say that it leads no more.
+    SleepingLeaderBlocks,
     /// A group is recovered without a majority that is not declared lost.
     RecoveredWhileVoterLives,
     /// A forwarded write that comes twice is executed twice.

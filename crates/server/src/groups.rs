@@ -145,6 +145,7 @@ fn summary<'g>(reports: impl Iterator<Item = &'g GroupReport> + Clone) -> Value 
         "forgot": count(|it| it.has_forgotten),
         "incomplete": count(|it| it.is_incomplete),
         "unreadable": count(|it| it.is_unreadable),
+        "dormant": count(|it| it.is_dormant),
     })
 }
 
@@ -165,6 +166,7 @@ fn shown(shard: ShardId, report: &GroupReport, leader: Option<&str>) -> Value {
         "incomplete": report.is_incomplete,
         "unreadable": report.is_unreadable,
         "leased": report.is_leased,
+        "dormant": report.is_dormant,
     })
 }
 
@@ -190,19 +192,20 @@ mod tests {
             is_incomplete: false,
             is_unreadable: false,
             is_leased: false,
+            is_dormant: false,
         }
     }
 
     #[test]
     fn groups_are_counted_by_what_an_operator_looks_for() {
         let reports = [
-            GroupReport { role: GroupRole::Leader, is_settled: true, ..report(Some(0)) },
+            GroupReport { role: GroupRole::Leader, is_settled: true, is_dormant: true, ..report(Some(0)) },
             GroupReport { is_suspect: true, ..report(None) },
             GroupReport { has_forgotten: true, is_incomplete: true, is_unreadable: true, ..report(Some(1)) },
         ];
         let counts = json!({
             "groups": 3, "led": 1, "without_leader": 1, "unsettled": 2, "suspect": 1, "forgot": 1, "incomplete": 1,
-            "unreadable": 1,
+            "unreadable": 1, "dormant": 1,
         });
         assert_eq!(summary(reports.iter()), counts);
         let shown = shown(ShardId(1), &report(Some(1)), Some("b@h"));

@@ -60,6 +60,7 @@ struct GroupFigures {
     consistent_groups_incomplete: usize,
     consistent_groups_unreadable: usize,
     consistent_groups_without_vote: usize,
+    consistent_groups_dormant: usize,
 }
 
 impl GroupFigures {
@@ -72,6 +73,7 @@ impl GroupFigures {
         self.consistent_groups_incomplete += of_shard.incomplete;
         self.consistent_groups_unreadable += of_shard.unreadable;
         self.consistent_groups_without_vote += of_shard.without_vote;
+        self.consistent_groups_dormant += of_shard.dormant;
     }
 }
 

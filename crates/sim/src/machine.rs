@@ -63,6 +63,8 @@ pub(crate) struct MachineConfig<'a> {
     pub(crate) anti_entropy: Option<Duration>,
     pub(crate) rebuilding: Rebuilding,
     pub(crate) strong_reads: StrongReads,
+    /// Live consistent groups of a shard beyond which those at rest are unloaded; none for the usual bound.
+    pub(crate) live_groups: Option<usize>,
     pub(crate) disk: DiskOdds,
     /// The most that its clock gains or loses, in parts of a million.
     pub(crate) drift_ppm_max: u32,
@@ -84,6 +86,7 @@ pub(crate) struct Machine {
     anti_entropy: Option<Duration>,
     rebuilding: Rebuilding,
     strong_reads: StrongReads,
+    live_groups: Option<usize>,
     rng: SplitMix64,
 }
 
@@ -173,6 +176,7 @@ impl Machine {
             anti_entropy: config.anti_entropy,
             rebuilding: config.rebuilding,
             strong_reads: config.strong_reads,
+            live_groups: config.live_groups,
             rng,
         }
     }
@@ -241,7 +245,9 @@ impl Machine {
                 slow: node::SlowRequests::off(),
                 leases: leases.clone(),
             };
-            shards.push(Some(Shard::new(config, store, table.clone())));
+            let mut shard = Shard::new(config, store, table.clone());
+            self.live_groups.into_iter().for_each(|most| shard.bound_live_groups(most));
+            shards.push(Some(shard));
         }
         let count = shards.len();
         self.process = Some(Process {

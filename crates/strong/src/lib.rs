@@ -1,6 +1,7 @@
 //! Consistent bucket types: the pure part.
 //!
 //! * [`catch_up`]: the two ends of the catch-up of a voter that fell far behind.
+//! * [`dormant`]: groups at rest that are not in memory.
 //! * [`envelope`]: messages of many groups from one shard to another.
 //! * [`forward`]: the window against requests of other nodes that come twice.
 //! * [`group`]: one replicated group, the voters of one prefix, on TiKV's Raft library. It decides conditions, orders
@@ -16,6 +17,7 @@
 //! Left out: links, journals, founding and routing, which belong to the node; changes of a group's nodes.
 
 pub mod catch_up;
+pub mod dormant;
 pub mod envelope;
 pub mod forward;
 pub mod group;

@@ -83,7 +83,7 @@ fn text(status: &Value, all: bool) -> String {
     let count = |name: &str| cell(&status["summary"][name]);
     let summary = format!(
         "{}: {} groups, {} led here, {} without a leader, {} suspect, {} unsettled, {} forgot, {} incomplete, \
-         {} unreadable",
+         {} unreadable, {} dormant",
         cell(&status["here"]),
         count("groups"),
         count("led"),
@@ -93,6 +93,7 @@ fn text(status: &Value, all: bool) -> String {
         count("forgot"),
         count("incomplete"),
         count("unreadable"),
+        count("dormant"),
     );
     let foundings: Vec<Vec<String>> = each(&status["foundings"]).map(founding).collect();
     let members: Vec<Vec<String>> = each(&status["members"]).map(member).collect();
@@ -142,7 +143,7 @@ fn needs_look(it: &Value) -> bool {
 }
 
 fn group(it: &Value) -> Vec<String> {
-    let state = ["leased", "suspect", "forgot", "incomplete", "unreadable"];
+    let state = ["leased", "dormant", "suspect", "forgot", "incomplete", "unreadable"];
     let state = state.into_iter().filter(|&name| it[name] == true);
     let state: Vec<&str> = state.collect();
     let columns =
@@ -162,7 +163,7 @@ mod tests {
             "here": "a@h", "registers": true,
             "summary": {
                 "groups": 2, "led": 1, "without_leader": 1, "unsettled": 1, "suspect": 1, "forgot": 0, "incomplete": 0,
-                "unreadable": 0,
+                "unreadable": 0, "dormant": 1,
             },
             "foundings": [{ "n_val": 3, "number": "0a", "epoch": 0, "partitions": 64, "nodes": ["a@h", "b@h"] }],
             "members": [
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!(
             lines[0],
             "a@h: 2 groups, 1 led here, 1 without a leader, 1 suspect, 1 unsettled, 0 forgot, 0 incomplete, \
-             0 unreadable"
+             0 unreadable, 1 dormant"
         );
         assert_eq!(
             lines[2..4],

@@ -358,7 +358,8 @@ impl Stash {
         numbers.into_iter().map(|number| self.found(number)).collect()
     }
 
-    fn found(&self, group: GroupNumber) -> FoundGroup {
+    /// A group that is here, as an owner finds it.
+    pub fn found(&self, group: GroupNumber) -> FoundGroup {
         let known = &self.groups[&group];
         let found = |(&index, entry): (&u64, &Stashed)| FoundEntry {
             place: LogPlace { index, term: entry.term },

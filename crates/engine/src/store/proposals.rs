@@ -289,6 +289,12 @@ impl Store {
         self.groups.as_mut().map(|groups| std::mem::take(&mut groups.found)).unwrap_or_default()
     }
 
+    /// A group as it is now, in the form in which an open finds it; none that has neither a state nor an entry.
+    pub fn group(&self, group: GroupNumber) -> Option<FoundGroup> {
+        let stash = &self.groups.as_ref()?.stash;
+        stash.get(group).map(|_| stash.found(group))
+    }
+
     /// Removes a group's state and its unapplied entries; tells the number of the record that says so.
     ///
     /// # Errors

@@ -74,6 +74,10 @@ pub(super) const REPLICAS: &[Figure] = rows! {
         "consistent groups of this node's stores; a group counts in each state that it is in";
     Gauge "consistent_groups_without_vote" "annulet_consistent_groups" Count ["state" = "without_vote"]:
         "consistent groups of this node's stores; a group counts in each state that it is in";
+    Gauge "consistent_groups_dormant" "annulet_consistent_groups" Count ["state" = "dormant"]:
+        "consistent groups of this node's stores; a group counts in each state that it is in";
+    Counter "consistent_unloads" "annulet_consistent_unloads" Count:
+        "consistent groups at rest that left memory, so that others have room";
     Counter "consistent_elections_total" "annulet_consistent_elections" Count:
         "times that a consistent group got its leader at this node";
     Counter "consistent_lease_reads_total" "annulet_consistent_lease_reads" Count:

@@ -84,12 +84,24 @@ pub(super) struct HeldGroup {
     pub given_back: Option<Monotonic>,
     /// Writes of requests that are not applied, for the log of slow requests.
     pub proposed: ProposedWrites,
+    /// It was used since it was looked at for unloading.
+    pub was_used: bool,
 }
 
 impl HeldGroup {
     /// Whether an output waits for the store.
     pub fn is_held(&self) -> bool {
         !self.outputs.is_empty()
+    }
+
+    /// Whether nothing of the store's part in it is under way. A follower reaps nothing by itself.
+    pub fn is_idle(&self) -> bool {
+        let is_reaping = self.reap_at.is_some() && self.group.leads();
+        self.outputs.is_empty()
+            && self.inputs.is_empty()
+            && self.checkpoint.is_none()
+            && self.senders.is_empty()
+            && !is_reaping
     }
 
     /// Whether a request has somewhere to go: this store leads and is ready, or another one leads.
@@ -145,12 +157,6 @@ pub(super) fn read_state(bytes: &Bytes) -> Result<(GroupState, Option<Checkpoint
     rest.advance(len);
     let checkpoint = if rest.is_empty() { None } else { Some(Checkpoint::read(rest)?) };
     Ok((state, checkpoint))
-}
-
-/// The configuration of a group that the store found, if it can be read.
-pub(super) fn configuration_of(found: &FoundGroup) -> Option<Configuration> {
-    let (state, _) = read_state(found.state.as_ref()?).ok()?;
-    Some(state.configuration)
 }
 
 /// The entry of a log, of an entry that the store found.
@@ -260,6 +266,7 @@ impl ConsistentGroups {
             rank: u32::try_from(rank).expect("a group has a few voters"),
             founding: founding.number,
         };
+        let record = self.dormant.get(key).copied();
         let Some((stored, checkpoint)) = self.take_stored(env, key, identity, epoch) else { return false };
         let applied = stored.progress.applied.0;
         for voter in voters.iter_mut().filter(|it| voter_of(env, it.node, key.prefix).is_none()) {
@@ -271,12 +278,14 @@ impl ConsistentGroups {
         let group = match Group::open(identity, stored, rng) {
             Ok(mut group) => {
                 group.use_leases(env.leases.tables.clone(), env.leases.reads);
+                if let Some(record) = &record {
+                    group.wake(record, Self::voter_of_process(env, record.leader(), key));
+                }
                 group
             }
             Err(OpenError::Removed) => return false,
             Err(OpenError::Founding { .. } | OpenError::Entries(_)) => {
-                self.refused.insert(key);
-                env.out.push(ShardOutput::Forgot);
+                self.refuse_group(env, key);
                 return false;
             }
         };
@@ -290,8 +299,7 @@ impl ConsistentGroups {
     /// another one for it. Any other store gets it from its leader's messages.
     fn epoch_to_open(&self, env: &Env, key: GroupKey, voter: VoterId, asked: Option<u16>) -> Option<u16> {
         let founding = env.agreement.foundings.get(&key.n_val)?;
-        let found = self.found.get(&key).and_then(|found| read_state(found.state.as_ref()?).ok());
-        let state = found.map(|(state, _)| state).filter(|state| state.founding == founding.number);
+        let state = self.stored_state(env, key).filter(|state| state.founding == founding.number);
         let is_first = || Self::first_voters(env, key).is_some_and(|first| first.contains(&voter));
         let own = match state {
             Some(state) if state.configuration.has_voter(voter) => Some(state.epoch),
@@ -314,12 +322,15 @@ impl ConsistentGroups {
         identity: Identity,
         epoch: u16,
     ) -> Option<(Stored, Option<Checkpoint>)> {
-        let found = self.found.remove(&key);
-        match found.map(|found| stored_of(found, (identity.founding, epoch), identity.voter)) {
+        let found = match self.dormant.take(key) {
+            Some(record) => Some(Self::found_as_unloaded(env, key, &record).ok_or(Refused::Contradiction)),
+            None => self.found.remove(&key).map(Ok),
+        };
+        let read = |found| stored_of(found, (identity.founding, epoch), identity.voter);
+        match found.map(|found| found.and_then(read)) {
             Some(Ok(stored)) => return Some(stored),
             Some(Err(Refused::Contradiction)) => {
-                self.refused.insert(key);
-                env.out.push(ShardOutput::Forgot);
+                self.refuse_group(env, key);
                 return None;
             }
             Some(Err(Refused::Foreign)) => drop(self.left.insert(key)),
@@ -346,6 +357,12 @@ impl ConsistentGroups {
             is_incomplete: false,
         };
         Some((new, None))
+    }
+
+    /// Keeps a group closed whose state contradicts its entries, and tells that the store forgot.
+    fn refuse_group(&mut self, env: &mut Env, key: GroupKey) {
+        self.refused.insert(key);
+        env.out.push(ShardOutput::Forgot);
     }
 
     /// Adds an open group, and tells it of its peers.
@@ -380,8 +397,10 @@ impl ConsistentGroups {
             reap_at: None,
             given_back: None,
             proposed: ProposedWrites::default(),
+            was_used: true,
         };
         self.groups.insert(key, held);
+        self.live.add(key);
         if needs_drop {
             // A crash may have come between the record and the drop. No part is there yet.
             self.drop_keys_again(env, key);

@@ -60,6 +60,14 @@ pub(super) struct Journal {
     unapplied: BTreeSet<GroupKey>,
 }
 
+impl Journal {
+    /// Whether a record of a group is on its way to the disk.
+    pub fn has_record_of(&self, key: GroupKey) -> bool {
+        let is_unwritten = self.unwritten.iter().any(|(group, _)| *group == key);
+        is_unwritten || self.syncing.iter().any(|it| it.key == key)
+    }
+}
+
 impl ConsistentGroups {
     /// Writes a batch of a group's log.
     pub(super) fn persist(&mut self, env: &mut Env, key: GroupKey, batch: Batch) {

@@ -6,7 +6,7 @@
 use base::Monotonic;
 use bytes::Bytes;
 use strong::Endpoint;
-use strong::envelope::{Envelope, Outgoing};
+use strong::envelope::{Envelope, GroupId, Outgoing};
 use strong::group::{Input, VoterId};
 use strong::promise::{Block, Process};
 
@@ -39,12 +39,16 @@ impl ConsistentGroups {
     /// Adds a message of a group to those of this turn, unless the voter's store is lost.
     pub(super) fn send(&mut self, env: &mut Env, key: GroupKey, to: VoterId, message: Bytes) {
         let Some(held) = self.groups.get(&key) else { return };
-        if voter_of(env, to.node, key.prefix) != Some(to) {
-            return;
+        if voter_of(env, to.node, key.prefix) == Some(to) {
+            self.send_of(env, (key, held.id), to.node, message);
         }
-        let Some(endpoint) = endpoint_of(env, to.node, key.prefix) else { return };
+    }
+
+    /// Adds a message of a group to those of this turn.
+    pub(super) fn send_of(&mut self, env: &Env, (key, id): (GroupKey, GroupId), to: NodeId, message: Bytes) {
+        let Some(endpoint) = endpoint_of(env, to, key.prefix) else { return };
         let outgoing = self.outgoing.get_or_insert_with(|| Outgoing::new(endpoint_here(env)));
-        outgoing.push(endpoint, held.id, message, env.now());
+        outgoing.push(endpoint, id, message, env.now());
     }
 
     /// Sends the envelopes that leave now.
@@ -81,7 +85,11 @@ impl ConsistentGroups {
             let key = GroupKey { n_val: id.n_val, prefix: id.prefix };
             let epoch = epoch_of(env, &id);
             let is_ours = env.knobs.layout.shard_of(id.prefix) == env.knobs.id.0;
-            if epoch.is_none() || !is_ours || !self.open_in(env, key, epoch) {
+            if epoch.is_none() || !is_ours {
+                continue;
+            }
+            if !self.open_in(env, key, epoch) {
+                self.answer_dormant(env, (from, id), key, message);
                 continue;
             }
             if let Some(from) = voter_of(env, from, id.prefix) {

@@ -13,6 +13,7 @@
 //! 6. Processes promise each other not to vote against their leaders (`liveness/promises.rs`), and leaders with a
 //!    majority's promises serve reads without a round (`serve.rs`).
 //! 7. At a clean stop all groups are handed over, and later those whose preferred voter is another one (`leaders.rs`).
+//! 8. Groups at rest leave memory when there are many (`dormant.rs`).
 //!
 //! * `agreement.rs`: the cluster's agreement on groups. * `birth.rs`: the birth of the store. * `group.rs`: one group
 //!   with its store's part. * `report.rs`: reports for operators. * `recover.rs`: recovery of a stopped node's groups.
@@ -29,6 +30,7 @@ pub mod agreement;
 pub mod birth;
 mod catch_up;
 mod dispatch;
+mod dormant;
 mod forward;
 mod group;
 mod incoming_part;
@@ -46,6 +48,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use base::{FastMap, Monotonic};
 use engine::{FoundGroup, GroupKeys};
 use ring::Birth;
+use strong::dormant::{DormantGroups, LiveGroups};
 use strong::envelope::Outgoing;
 use strong::forward::ForwardWindow;
 use strong::group::{Answer, Input, Output as GroupOutput, WINDOW_BYTES_MAX, Window};
@@ -66,8 +69,11 @@ use crate::shard::output::Output;
 /// Where stores keep the states of groups.
 pub const GROUPS: GroupKeys = GroupKeys { state_tag: object::key::TAG_GROUP };
 
-/// Groups in memory at once: some 64 MiB of them. Requests on others are refused beyond it.
+/// Groups in memory at once: some 64 MiB of them. No other one is loaded beyond it.
 const GROUPS_MAX: usize = 37_000;
+
+/// Live groups beyond which those at rest are unloaded: room is left for a second of wakes.
+const LIVE_MAX: usize = GROUPS_MAX - strong::wake::WAKES_PER_SECOND;
 
 /// Work that the step of a group has left, in the order in which it came.
 enum Todo {
@@ -80,6 +86,11 @@ enum Todo {
 /// All groups of a shard, and the requests on their keys.
 pub(crate) struct ConsistentGroups {
     groups: FastMap<GroupKey, HeldGroup>,
+    /// The order in which live groups are looked at for unloading.
+    live: LiveGroups<GroupKey>,
+    /// Live groups beyond which those at rest are unloaded.
+    live_max: usize,
+    dormant: DormantGroups<GroupKey>,
     /// Groups as the store's open found them, until they take part.
     found: BTreeMap<GroupKey, FoundGroup>,
     waiting: Waiting,
@@ -128,6 +139,9 @@ impl ConsistentGroups {
         let found = found.into_iter().map(|group| (GroupKey::of_number(group.group), group)).collect();
         ConsistentGroups {
             groups: FastMap::default(),
+            live: LiveGroups::default(),
+            live_max: LIVE_MAX,
+            dormant: DormantGroups::default(),
             found,
             waiting: Waiting::default(),
             served: Served::default(),
@@ -197,6 +211,9 @@ impl ConsistentGroups {
                 Todo::Dispatch(pending) => self.dispatch(env, *pending),
             }
         }
+        if self.groups.len() > self.live_max {
+            self.unload_excess(env);
+        }
         env.gauges.consistent = self.len();
         if let Some(next) = self.next_timer() {
             env.deadlines.note(next);
@@ -220,6 +237,7 @@ impl ConsistentGroups {
     /// Gives a group an input; it waits while an output of the group waits for the store.
     fn step(&mut self, env: &mut Env, key: GroupKey, input: Input) {
         let Some(held) = self.groups.get_mut(&key) else { return };
+        held.was_used = true;
         if held.is_held() {
             held.inputs.push_back(input);
             return;
@@ -322,7 +340,7 @@ impl ConsistentGroups {
     }
 
     /// Reports of all groups, in order.
-    pub fn reports(&self) -> Vec<GroupReport> {
+    pub fn reports(&self, env: &Env) -> Vec<GroupReport> {
         let report = |(key, held): (&GroupKey, &HeldGroup)| GroupReport {
             n_val: key.n_val,
             prefix: key.prefix,
@@ -348,10 +366,12 @@ impl ConsistentGroups {
             is_incomplete: held.group.is_incomplete(),
             is_unreadable: held.group.is_unreadable(),
             is_leased: held.group.is_leased(),
+            is_dormant: false,
         };
-        let mut groups: Vec<(&GroupKey, &HeldGroup)> = self.groups.iter().collect();
-        groups.sort_unstable_by_key(|(key, _)| **key);
-        groups.into_iter().map(report).collect()
+        let live = self.groups.iter().map(report);
+        let mut reports: Vec<GroupReport> = live.chain(self.dormant_reports(env)).collect();
+        reports.sort_unstable_by_key(|report| (report.n_val, report.prefix));
+        reports
     }
 
     /// Requests under way.
@@ -364,7 +384,8 @@ impl ConsistentGroups {
         assert!(self.todo.is_empty(), "work is done before the next input");
         assert_eq!(env.gauges.consistent, self.len(), "all requests are counted");
         assert!(self.groups.len() <= GROUPS_MAX, "groups are bounded");
-        assert!(self.groups.is_empty() || self.is_registered, "groups are of a registered store");
+        let has_groups = !self.groups.is_empty() || !self.dormant.is_empty();
+        assert!(!has_groups || self.is_registered, "groups are of a registered store");
     }
 
     /// Gives an answer of a group to its request.

@@ -15,7 +15,7 @@ use base::Monotonic;
 use strong::group::{Configuration, Input, VoterId};
 use strong::wake::Urgency;
 
-use super::group::{GroupKey, configuration_of};
+use super::group::GroupKey;
 use super::links::voter_of;
 use super::{ConsistentGroups, Todo};
 use crate::liveness::promises;
@@ -84,6 +84,8 @@ impl ConsistentGroups {
     /// Ends the part of this store in all groups: it is another voter from now on.
     fn leave_groups(&mut self, env: &mut Env) {
         self.left.extend(std::mem::take(&mut self.groups).into_keys());
+        self.left.extend(self.dormant.take_all());
+        self.live.clear();
         self.left.append(&mut self.refused);
         self.left_birth = self.birth;
         self.timers.clear();
@@ -153,19 +155,24 @@ impl ConsistentGroups {
         }
     }
 
-    /// Whether a group that is not in memory lacks the voter that a node has now, and this node is the one to begin.
+    /// Whether a group that is not in memory lacks the voter that a node has now, and this node is the one to begin:
+    /// its leader, where one is known.
     fn is_to_open(&self, env: &Env, key: GroupKey) -> bool {
         if self.groups.contains_key(&key) {
             return false;
         }
-        let known = self.found.get(&key).and_then(configuration_of);
+        let known = self.stored_state(env, key).map(|state| state.configuration);
         let first = || Self::first_voters(env, key).map(Configuration::of_voters);
         let Some(known) = known.or_else(first) else { return false };
         let voters = Self::voters(env, key).unwrap_or_default();
         let mut can_begin =
             voters.iter().filter(|voter| known.has_voter(**voter) && self.reaches(env, key, **voter));
         let missing = Self::registered(env, key, &voters).into_iter().any(|voter| !known.has_voter(voter));
-        missing && can_begin.next().is_some_and(|it| it.node == env.peers.here())
+        missing
+            && match self.dormant.get(key) {
+                Some(record) => record.leader() == env.leases.tables.here(),
+                None => can_begin.next().is_some_and(|it| it.node == env.peers.here()),
+            }
     }
 
     /// Tells a group which voters its nodes have now.
@@ -185,6 +192,7 @@ impl ConsistentGroups {
 
     fn on_away(&mut self, env: &Env, node: NodeId) {
         self.ask_others(env, node);
+        self.wake_led_by(node, None);
         for (&key, held) in &self.groups {
             let Some(&voter) = held.voters.iter().find(|voter| voter.node == node) else { continue };
             self.marked.on_away(voter);
@@ -220,6 +228,10 @@ impl ConsistentGroups {
                 self.todo.push_back(Todo::Step(key, Input::Reachable { voter, is_up: true }));
             }
         }
+        if is_another {
+            self.wake_led_by(node, env.agreement.processes.get(&node).map(|process| process.life));
+            back.extend(self.mark_dormant(env, node));
+        }
         back.into_iter().for_each(|voter| self.marked.on_back(voter));
     }
 
@@ -227,6 +239,7 @@ impl ConsistentGroups {
     pub(super) fn wake(&mut self, env: &mut Env, now: Monotonic) {
         for key in self.leaderless.take(now) {
             if !self.open(env, key) {
+                self.wake_later(key);
                 continue;
             }
             let held = &self.groups[&key];
@@ -239,12 +252,25 @@ impl ConsistentGroups {
         for key in self.renewed.take(now) {
             if self.open(env, key) {
                 self.renew(env, key);
+            } else {
+                self.wake_later(key);
             }
         }
         for (key, voter) in self.marked.take(now) {
+            if !self.open(env, key) {
+                self.wake_later(key);
+                continue;
+            }
             let is_up = self.reaches(env, key, voter);
             self.todo.push_back(Todo::Step(key, Input::Restarted { voter }));
             self.todo.push_back(Todo::Step(key, Input::Reachable { voter, is_up }));
+        }
+    }
+
+    /// Queues a dormant group again that has no room now.
+    fn wake_later(&mut self, key: GroupKey) {
+        if self.dormant.get(key).is_some() {
+            self.leaderless.push(key, Urgency::Other);
         }
     }
 

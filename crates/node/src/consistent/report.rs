@@ -72,6 +72,8 @@ pub struct GroupReport {
     pub is_unreadable: bool,
     /// Whether this store leads, and a majority has promised not to vote for another leader.
     pub is_leased: bool,
+    /// Whether the group is at rest and not in memory. A leader stands for election when it is asked next.
+    pub is_dormant: bool,
 }
 
 /// Groups at a store, by their state. Gauges: a group counts in each state that it is in.
@@ -93,6 +95,8 @@ pub struct GroupCounts {
     pub unreadable: usize,
     /// Those in which this store has no vote yet: a new store, which is brought up to date first.
     pub without_vote: usize,
+    /// Those at rest that are not in memory.
+    pub dormant: usize,
 }
 
 impl GroupCounts {
@@ -106,6 +110,7 @@ impl GroupCounts {
         self.incomplete += usize::from(report.is_incomplete);
         self.unreadable += usize::from(report.is_unreadable);
         self.without_vote += usize::from(report.role == GroupRole::Learner);
+        self.dormant += usize::from(report.is_dormant);
     }
 }
 

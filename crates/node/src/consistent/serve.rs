@@ -296,6 +296,7 @@ impl ConsistentGroups {
         if !held.group.serves_read(self.turn_began, || clock.lease()) {
             return false;
         }
+        held.was_used = true;
         let others = held.voters.iter().filter(|voter| **voter != held.voter);
         others.for_each(|voter| env.peers.note_needed(voter.node));
         true

@@ -27,6 +27,8 @@ base::counters! {
         consistent_replacements_begun,
         /// Replacements of lost stores that are done.
         consistent_replacements_done,
+        /// Consistent groups at rest that left memory, so that others have room.
+        consistent_unloads,
         /// Messages of consistent groups that were not understood.
         consistent_malformed,
         /// Requests passed on to another shard.

@@ -626,6 +626,11 @@ impl Shard {
         self.drain();
     }
 
+    /// Bounds the live consistent groups beyond which those at rest are unloaded, in place of the usual bound.
+    pub fn bound_live_groups(&mut self, most: usize) {
+        self.consistent.bound_live_groups(most);
+    }
+
     /// Has the store keep this birth from now on; [`Output::BirthKept`] tells when no crash can take it. A store of
     /// another backend keeps none.
     pub fn keep_birth(&mut self, birth: Birth) {

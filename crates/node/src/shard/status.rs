@@ -162,7 +162,7 @@ impl<'a> ShardStatus<'a> {
 
     /// The state of each group at this shard's store; none before its node has a consistent bucket type.
     pub fn groups(&self) -> Vec<GroupReport> {
-        self.shard.consistent.reports()
+        self.shard.consistent.reports(&self.shard.env)
     }
 
     /// Groups that have a leader, and of which this shard's store lacks entries or keys.

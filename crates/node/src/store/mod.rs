@@ -437,6 +437,11 @@ impl Store {
         self.engine_part_mut().map(engine::Store::take_groups).unwrap_or_default()
     }
 
+    /// A consistent group as it is now.
+    pub fn group(&self, group: GroupNumber) -> Option<FoundGroup> {
+        self.engine_part()?.group(group)
+    }
+
     /// Removes a consistent group's state and entries ([`engine::Store::remove_group`]).
     ///
     /// # Errors

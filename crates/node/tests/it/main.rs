@@ -13,6 +13,7 @@ mod common;
 mod consistent;
 mod contexts;
 mod deadlines;
+mod dormant_groups;
 mod ending;
 mod folds;
 mod index;

@@ -74,6 +74,7 @@ impl Host {
             anti_entropy: plan.anti_entropy,
             rebuilding: plan.rebuilding,
             strong_reads: node::StrongReads::Ask,
+            live_groups: None,
             disk: plan.disk,
             drift_ppm_max: 200,
         };

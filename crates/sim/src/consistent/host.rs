@@ -84,6 +84,7 @@ impl Host {
             anti_entropy: plan.anti_entropy,
             rebuilding: Rebuilding::default(),
             strong_reads: plan.strong_reads,
+            live_groups: plan.live_groups,
             disk: plan.disk,
             drift_ppm_max: plan.drift_ppm_max,
         };

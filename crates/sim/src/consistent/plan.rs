@@ -121,6 +121,8 @@ pub(super) struct Plan {
     pub(super) keys: u64,
     /// How leaders confirm reads.
     pub(super) strong_reads: StrongReads,
+    /// Live groups of a shard beyond which those at rest are unloaded; none for the usual bound.
+    pub(super) live_groups: Option<usize>,
     pub(super) disk: DiskOdds,
     pub(super) drift_ppm_max: u32,
     pub(super) inside: NetworkConfig,
@@ -169,6 +171,7 @@ impl Plan {
             clients: index_below(rng, 6) + 4,
             keys: if character == Character::Contention { 1 } else { between(rng, 1, 3) },
             strong_reads: strong_reads(seed),
+            live_groups: live_groups(seed),
             disk: disk(rng, character),
             drift_ppm_max: if rng.chance(1, 2) { DRIFT_PPM_MAX } else { 200 },
             inside: inside(rng, character),
@@ -231,6 +234,13 @@ impl Plan {
 fn strong_reads(seed: Seed) -> StrongReads {
     let rng = &mut seed.stream("strong reads", 0);
     if rng.chance(3, 4) { StrongReads::Lease } else { StrongReads::Ask }
+}
+
+/// So few live groups in a third of the lives that groups at rest are unloaded and loaded all the time. Drawn apart, so
+/// that lives are otherwise those without.
+fn live_groups(seed: Seed) -> Option<usize> {
+    let rng = &mut seed.stream("live groups", 0);
+    rng.chance(1, 3).then(|| index_below(rng, 3))
 }
 
 /// Options of all stores: so small in lives about disks that each segment and memtable has some writes.

@@ -27,6 +27,8 @@ pub struct Tally {
     pub index_reads: u64,
     /// Promises that lapsed and were renewed.
     pub lapsed: u64,
+    /// Groups at rest that were unloaded.
+    pub unloads: u64,
     /// Voters that are new because their stores lost something.
     pub births: u64,
     /// Histories whose check ran out of its budget.
@@ -40,6 +42,7 @@ pub(super) struct Counted {
     lease_reads: u64,
     index_reads: u64,
     lapsed: u64,
+    unloads: u64,
 }
 
 impl Counted {
@@ -49,6 +52,7 @@ impl Counted {
         self.lease_reads += counters.consistent_lease_reads;
         self.index_reads += counters.consistent_index_reads;
         self.lapsed += counters.consistent_promises_lapsed;
+        self.unloads += counters.consistent_unloads;
     }
 }
 
@@ -59,6 +63,7 @@ impl Tally {
         self.lease_reads += now.lease_reads.saturating_sub(before.lease_reads);
         self.index_reads += now.index_reads.saturating_sub(before.index_reads);
         self.lapsed += now.lapsed.saturating_sub(before.lapsed);
+        self.unloads += now.unloads.saturating_sub(before.unloads);
     }
 
     /// Counts an operation.
@@ -85,6 +90,7 @@ impl Tally {
         self.lease_reads += other.lease_reads;
         self.index_reads += other.index_reads;
         self.lapsed += other.lapsed;
+        self.unloads += other.unloads;
         self.reads += reads;
         self.done += done;
         self.failed += failed;
@@ -102,12 +108,13 @@ impl fmt::Display for Tally {
         let Tally {
             reads, done, failed, unavailable, timeouts, elections, catch_ups, births, unknown, ..
         } = self;
-        let Tally { lease_reads, index_reads, lapsed, .. } = self;
+        let Tally { lease_reads, index_reads, lapsed, unloads, .. } = self;
         write!(
             f,
             "{reads} reads, {done} writes, {failed} failed, {unavailable} unavailable, {timeouts} timeouts, \
              {elections} elections, {catch_ups} catch-ups, {births} new births, {unknown} histories unknown, \
-             {lease_reads} lease reads, {index_reads} ReadIndex reads, {lapsed} promises lapsed and renewed"
+             {lease_reads} lease reads, {index_reads} ReadIndex reads, {lapsed} promises lapsed and renewed, \
+             {unloads} groups unloaded"
         )
     }
 }

@@ -219,6 +219,18 @@ impl Group {
         })
     }
 
+    /// The process that leads the present term as far as the vote guard knows, unless it has given up its lease.
+    pub(super) fn followed_process(&self) -> Option<Process> {
+        self.leasing.as_ref()?.guard.followed_in(self.term())
+    }
+
+    /// Puts the leader of a dormant group's record into the vote guard.
+    pub(super) fn follow_of_record(&mut self, leader: Process, term: u64) {
+        if let Some(leasing) = &mut self.leasing {
+            leasing.guard.follow(leader, term);
+        }
+    }
+
     /// Whether a process is this one.
     pub(super) fn is_here(&self, process: Process) -> bool {
         self.leasing.as_ref().is_some_and(|leasing| leasing.tables.here() == process)
@@ -289,6 +301,8 @@ impl Group {
         let Some(leasing) = &mut self.leasing else { return };
         if role == StateRole::Leader {
             leasing.lease.lead(term);
+            // No leader of an earlier term has a lease any more. So nothing rests on the record of one.
+            leasing.guard.follow(leasing.tables.here(), term);
             if is_leaving {
                 leasing.lease.give_up();
             }

@@ -19,6 +19,7 @@
 //! 8. A leader that leaves, or is not the preferred one, asks another voter to lead (`hand_over.rs`).
 //! 9. A store that lost its data is replaced as a voter (`members.rs`).
 //! 10. A voter with damaged entries calls for a leader, which brings them back (`suspect.rs`).
+//! 11. A group at rest may be unloaded, and loaded again (`sleep.rs`).
 //!
 //! Invariants: a term has one leader; a committed entry is never changed; no condition is decided and no read is
 //! served before the leader's first entry is applied; an answer is `Unavailable` only if the request was not applied
@@ -47,6 +48,7 @@ mod reads;
 mod recover;
 mod requests;
 mod serve;
+mod sleep;
 mod state;
 mod suspect;
 mod timers;

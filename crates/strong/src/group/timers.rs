@@ -46,6 +46,8 @@ pub(super) struct Timers {
     leaderless: Option<u64>,
     /// It has started anew, and may lead that term by now: the start may have been long ago.
     may_lead_again: bool,
+    /// The next election waits for no rank: a leader that slept is asked.
+    seeks_at_once: bool,
 }
 
 impl Timers {
@@ -169,12 +171,19 @@ impl Timers {
         (self.election_at, self.heartbeat_at) = (None, None);
     }
 
+    /// Lets the next election come as soon as this voter may stand for it.
+    pub(super) fn seek_at_once(&mut self) {
+        self.seeks_at_once = true;
+    }
+
     /// Sets the timers of a voter without a leader.
     pub(super) fn seek_leader(&mut self, rank: u32, now: Monotonic, rng: &mut dyn Rng) {
         self.heartbeat_at = None;
         self.backoffs.clear();
         if self.election_at.is_none() {
-            self.election_at = Some(now + RANK_DELAY * rank + below(RANK_DELAY, rng));
+            let is_due = std::mem::take(&mut self.seeks_at_once);
+            let wait = if is_due { Duration::ZERO } else { RANK_DELAY * rank + below(RANK_DELAY, rng) };
+            self.election_at = Some(now + wait);
         }
     }
 

@@ -1,8 +1,8 @@
 //! A follower's part of a group: the leader to which its promise holds.
 //!
 //! The record is apart from the consensus library, which forgets its leader with each higher term and each reload. It
-//! changes only when another leader is followed, and is lost only with the process, which then waits for
-//! [`super::PROMISE`].
+//! changes only when another leader is followed, or when this voter leads. It is lost only with the process, which then
+//! waits for [`super::PROMISE`].
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ pub struct VoteGuard {
 }
 
 impl VoteGuard {
-    /// Notes that this voter has taken a message of a leader of its present term.
+    /// Notes that this voter has taken a message of a leader of its present term, or leads it.
     pub fn follow(&mut self, leader: Process, term: u64) {
         if self.followed.is_none_or(|it| it.term < term) {
             self.followed = Some(Followed { leader, term, is_released: false });
@@ -82,6 +82,11 @@ impl VoteGuard {
     /// The process of the leader that is followed, and its term.
     pub fn followed(&self) -> Option<(Process, u64)> {
         self.followed.map(|followed| (followed.leader, followed.term))
+    }
+
+    /// The process that leads a term, if this voter follows it and it has not given up its lease.
+    pub fn followed_in(&self, term: u64) -> Option<Process> {
+        self.followed.filter(|it| it.term == term && !it.is_released).map(|it| it.leader)
     }
 
     /// Permits a ballot for a candidate, in the step that casts it. A vote closes the promise to the leader.

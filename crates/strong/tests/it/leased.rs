@@ -7,6 +7,7 @@ use base::Monotonic;
 use base::rng::SplitMix64;
 use bytes::Bytes;
 use ring::NodeId;
+use strong::dormant::{self, DormantGroup};
 use strong::group::{
     Birth, Condition, Configuration, Group, GroupState, Identity, Input, LEAVE_PAUSE, Message, Output,
     Progress, Proposal, Stored, StrongReads, VoterId, Write,
@@ -34,6 +35,8 @@ struct Trio {
     stalled: Option<usize>,
     /// A node whose store was replaced while its process went on.
     replaced: Option<usize>,
+    /// A node that has no room for the group, which is dormant there.
+    dormant: Option<usize>,
 }
 
 fn voter(node: usize) -> VoterId {
@@ -47,7 +50,7 @@ impl Trio {
         let tables = |node| SharedTables::new(Process { node: voter(node).node, life: 1 }, 0, now);
         let nodes = (0..NODES).map(|node| Node::open(voter(node), tables(node), reads)).collect();
         let (cuts, messages) = (BTreeSet::new(), VecDeque::new());
-        let mut trio = Trio { now, nodes, cuts, messages, stalled: None, replaced: None };
+        let mut trio = Trio { now, nodes, cuts, messages, stalled: None, replaced: None, dormant: None };
         (0..NODES).for_each(|node| trio.step(node, Input::Registered));
         trio
     }
@@ -84,7 +87,13 @@ impl Trio {
     /// Lets all messages arrive, each in an envelope of its own.
     fn deliver(&mut self) {
         while let Some((from, to, message)) = self.messages.pop_front() {
-            if self.ping(from, to) {
+            if !self.ping(from, to) {
+                continue;
+            }
+            if self.dormant == Some(to) {
+                let answer = dormant::answer(self.nodes[to].tables.here(), message);
+                self.messages.extend(answer.map(|answer| (to, from, answer)));
+            } else {
                 let life = self.nodes[from].tables.here().life;
                 self.step(to, Input::MessageOf { from: self.voter(from), life, message });
             }
@@ -105,6 +114,25 @@ impl Trio {
         let listed: Vec<VoterId> = (0..NODES).map(|node| self.voter(node)).collect();
         self.step(node, Input::Registered);
         (0..NODES).for_each(|node| self.step(node, Input::Listed { voters: listed.clone() }));
+    }
+
+    /// Unloads the group of a node, which is at rest.
+    fn unload(&mut self, node: usize) -> DormantGroup {
+        let record = self.nodes[node].group.dormant().expect("it is at rest");
+        self.dormant = Some(node);
+        record
+    }
+
+    /// Loads the group of a node again.
+    fn load(&mut self, node: usize, record: &DormantGroup) {
+        let Node { group, tables } = &self.nodes[node];
+        let (state, applied) = (group.state(), group.applied_entry().unwrap());
+        let progress = Progress { applied, commit: applied.0 };
+        let stored = Stored { state, progress, base: applied, ..Node::founded() };
+        let mut loaded = Node::of(stored, self.voter(node), tables.clone(), StrongReads::Lease);
+        loaded.group.wake(record, Some(self.voter(record.leader().node.0.into())));
+        (self.nodes[node], self.dormant) = (loaded, None);
+        self.step(node, Input::Registered);
     }
 
     /// Sends a block; whether it arrives.
@@ -129,7 +157,8 @@ impl Trio {
     fn run(&mut self, nanos: u64) {
         let end = Monotonic(self.now.0 + nanos);
         loop {
-            let timers = (0..NODES).filter_map(|node| Some((self.nodes[node].group.next_timer()?, node)));
+            let live = (0..NODES).filter(|node| self.dormant != Some(*node));
+            let timers = live.filter_map(|node| Some((self.nodes[node].group.next_timer()?, node)));
             let Some((at, node)) = timers.min().filter(|(at, _)| *at <= end) else { break };
             self.now = self.now.max(at);
             self.step(node, Input::Tick);
@@ -163,12 +192,19 @@ impl Trio {
 }
 
 impl Node {
-    fn open(voter: VoterId, tables: SharedTables, reads: StrongReads) -> Node {
+    fn founded() -> Stored {
         let state = GroupState::found(1, Configuration::of_voters((0..NODES).map(self::voter)));
-        let (progress, rank) = (Progress::FOUNDED, u32::from(voter.node.0));
+        let progress = Progress::FOUNDED;
         let base = progress.applied;
-        let stored =
-            Stored { state, progress, base, entries: vec![], suspect_through: None, is_incomplete: false };
+        Stored { state, progress, base, entries: vec![], suspect_through: None, is_incomplete: false }
+    }
+
+    fn open(voter: VoterId, tables: SharedTables, reads: StrongReads) -> Node {
+        Node::of(Node::founded(), voter, tables, reads)
+    }
+
+    fn of(stored: Stored, voter: VoterId, tables: SharedTables, reads: StrongReads) -> Node {
+        let rank = u32::from(voter.node.0);
         let identity = Identity { voter, rank, founding: 1 };
         let mut group = Group::open(identity, stored, Box::new(SplitMix64::new(rank.into()))).unwrap();
         group.use_leases(tables.clone(), reads);
@@ -379,8 +415,8 @@ fn a_follower_that_hears_late_of_an_earlier_start_follows_on() {
     assert!(led[2].is_some() && trio.leaders().len() == 1, "{led:?}");
 }
 
-/// Three voters, each of which follows a leader of the past: the second one has led after the first, and has asked the
-/// third to lead, whose election failed.
+/// Three voters without a leader: the second one has led after the first, and has asked the third to lead, whose
+/// election failed. The others follow the second one, whose disk does not answer any more.
 fn without_leader() -> Trio {
     let mut trio = Trio::leased();
     let term = trio.nodes[0].group.term();
@@ -396,6 +432,7 @@ fn without_leader() -> Trio {
     trio.step(2, timeout_now(1, term + 1));
     assert_eq!((trio.leaders(), trio.nodes[1].group.term()), (vec![], term + 2));
     trio.cuts.clear();
+    trio.stalled = Some(1);
     trio
 }
 
@@ -423,6 +460,59 @@ fn a_voter_that_follows_a_replaced_store_of_a_process_is_released() {
     let leaders = trio.leaders();
     assert!(leaders.len() == 1 && leaders[0] != 0, "{leaders:?}");
     assert!(trio.serves(leaders[0]));
+}
+
+#[test]
+fn a_sleeping_leader_that_is_asked_leads_again_at_once() {
+    let mut trio = Trio::leased();
+    let (before, term) = (trio.now, trio.nodes[0].group.term());
+    let record = trio.unload(0);
+    trio.load(0, &record);
+    trio.step(0, Input::Tick);
+    assert_eq!(
+        (trio.leaders(), trio.now),
+        (vec![0], before),
+        "its followers vote for the process they follow"
+    );
+    assert_eq!(trio.nodes[0].group.term(), term + 1);
+    assert!(trio.serves(0), "the promises between the processes stand");
+}
+
+#[test]
+fn a_loaded_follower_keeps_its_promise() {
+    let mut trio = Trio::leased();
+    let record = trio.unload(2);
+    trio.load(2, &record);
+    assert_eq!(trio.nodes[2].group.next_timer(), None, "it follows again");
+    trio.step(1, Input::Reachable { voter: voter(0), is_up: false });
+    trio.run(nanos(GRANT) - 1);
+    assert!(trio.leaders() == [0] && trio.serves(0), "nobody votes against the lease");
+}
+
+/// A leader sleeps and has no room, and another voter takes it for dead. Traffic of other groups renews all promises.
+fn without_room() -> Trio {
+    let mut trio = Trio::leased();
+    trio.unload(0);
+    trio.step(1, Input::Reachable { voter: voter(0), is_up: false });
+    run_with_traffic(&mut trio);
+    trio
+}
+
+#[test]
+fn a_sleeping_leader_without_room_releases_its_followers() {
+    let trio = without_room();
+    assert!(trio.nodes[1..].iter().any(|node| node.group.leads()));
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn planted_sleeping_leader_blocks() {
+    use base::planted::{Planted, plant};
+
+    plant(Some(Planted::SleepingLeaderBlocks));
+    let trio = without_room();
+    plant(None);
+    assert!(!trio.nodes[1..].iter().any(|node| node.group.leads()), "nobody ever votes again");
 }
 
 #[cfg(feature = "planted")]

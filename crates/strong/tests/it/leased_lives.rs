@@ -1,5 +1,5 @@
-//! Lives of groups with leases under random faults: messages late, lost and out of order, one-way cuts, starts, and
-//! clocks of different rates.
+//! Lives of groups with leases under random faults: messages late, lost and out of order, one-way cuts, starts, groups
+//! that are unloaded and loaded again, and clocks of different rates.
 //!
 //! Checked after each event: while a leader may serve a read by its lease, nobody leads in a higher term.
 
@@ -26,6 +26,7 @@ enum Event {
     Deliver { from: Process, to: Process, block: Block, message: Option<Bytes> },
     Ping { node: usize },
     Tick,
+    Sleep,
     Fault,
 }
 
@@ -49,6 +50,8 @@ struct Lives {
     /// Reads that a lease would serve, and terms that were led.
     served: u64,
     led: BTreeSet<u64>,
+    /// Groups that were unloaded, and those of them that led.
+    slept: [u64; 2],
 }
 
 fn voter(node: usize) -> VoterId {
@@ -75,14 +78,18 @@ fn write(disk: &mut Stored, batch: Batch) {
     }
 }
 
+fn open(node: usize, seed: u64, disk: &Stored, tables: &SharedTables) -> Group {
+    let identity = Identity { voter: voter(node), rank: u32::try_from(node).unwrap(), founding: 1 };
+    let mut group = Group::open(identity, disk.clone(), Box::new(SplitMix64::new(seed))).unwrap();
+    group.use_leases(tables.clone(), StrongReads::Lease);
+    group
+}
+
 impl Node {
     fn start(node: usize, life: u64, rate: u64, time: u64, disk: Stored) -> Node {
         let process = Process { node: voter(node).node, life };
-        let identity = Identity { voter: voter(node), rank: u32::try_from(node).unwrap(), founding: 1 };
-        let rng = Box::new(SplitMix64::new(life * 10 + node as u64));
-        let mut group = Group::open(identity, disk.clone(), rng).unwrap();
         let tables = SharedTables::new(process, 0, reading(time, rate));
-        group.use_leases(tables.clone(), StrongReads::Lease);
+        let group = open(node, life * 10 + node as u64, &disk, &tables);
         let up = (0..NODES).filter(|other| *other != node).collect();
         Node { process, group, tables, disk, rate, up }
     }
@@ -102,12 +109,14 @@ impl Lives {
             cuts: BTreeSet::new(),
             served: 0,
             led: BTreeSet::new(),
+            slept: [0; 2],
         };
         for node in 0..NODES {
             lives.step(node, Input::Registered);
             lives.after(0, Event::Ping { node });
         }
         lives.after(0, Event::Tick);
+        lives.after(0, Event::Sleep);
         lives.after(SECOND, Event::Fault);
         lives
     }
@@ -169,6 +178,29 @@ impl Lives {
         if let Some(message) = message {
             self.step(node, Input::MessageOf { from: voter(sender), life: from.life, message });
         }
+    }
+
+    /// Unloads the group of a node if it is at rest, and loads it again.
+    fn sleep(&mut self) {
+        let (at, seed) = (self.rng.below(3) as usize, self.rng.next_u64());
+        let delay = self.rng.below(400 * MILLISECOND);
+        self.after(delay, Event::Sleep);
+        let node = &mut self.nodes[at];
+        let Some(record) = node.group.dormant() else { return };
+        let applied = node.disk.progress.applied;
+        assert!(node.group.is_kept(&node.disk.state) && record.last() == applied.0, "the store has it all");
+        node.disk.base = applied;
+        node.disk.entries.clear();
+        self.slept[usize::from(node.group.leads())] += 1;
+        node.group = open(at, seed, &node.disk, &node.tables);
+        let leader = usize::from(record.leader().node.0);
+        let is_same = self.nodes[leader].process == record.leader();
+        self.nodes[at].group.wake(&record, is_same.then(|| voter(leader)));
+        for other in (0..NODES).filter(|other| *other != at) {
+            let is_up = self.nodes[at].up.contains(&other);
+            self.step(at, Input::Reachable { voter: voter(other), is_up });
+        }
+        self.step(at, Input::Registered);
     }
 
     fn fault(&mut self) {
@@ -240,6 +272,7 @@ impl Lives {
                     (0..NODES).for_each(|node| self.step(node, Input::Tick));
                     self.after(5 * MILLISECOND, Event::Tick);
                 }
+                Event::Sleep => self.sleep(),
                 Event::Fault => self.fault(),
             }
             self.check();
@@ -250,13 +283,28 @@ impl Lives {
 #[test]
 fn no_two_leaders_may_serve_in_random_lives() {
     let lives = std::env::var("STRONG_LEASES").map_or(40, |lives| lives.parse().unwrap());
-    let (mut served, mut led) = (0, 0);
+    let (mut served, mut led, mut slept) = (0, 0, [0; 2]);
     for seed in 0..lives {
         let mut life = Lives::new(seed);
         life.run();
         served += life.served;
         led += life.led.len();
+        slept = [0, 1].map(|role: usize| slept[role] + life.slept[role]);
     }
-    println!("{served} states with a lease, {led} terms led");
+    println!("{served} states with a lease, {led} terms led, {slept:?} followers and leaders slept");
     assert!(served > 1_000 * lives && led as u64 > lives, "{served} states with a lease, {led} terms led");
+    assert!(slept.iter().all(|count| *count > 2 * lives), "{slept:?} followers and leaders slept");
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn planted_dormant_forgot_leader() {
+    use base::planted::{Planted, plant};
+    use std::panic::catch_unwind;
+
+    plant(Some(Planted::DormantForgotLeader));
+    let shown = (0..200).find(|seed| catch_unwind(|| Lives::new(*seed).run()).is_err());
+    plant(None);
+    assert!(shown.is_some(), "no life shows it");
+    println!("DormantForgotLeader: {shown:?}");
 }

@@ -1,0 +1,73 @@
+//! Dormant groups on three nodes: unloaded at rest, loaded by requests, and woken by the death of their leader.
+
+use std::time::Duration;
+
+use node::{GroupReport, GroupRole};
+
+use crate::common::cluster::Cluster;
+use crate::consistent::{TAKEOVER, consistent, get, put};
+
+/// Three nodes of which each unloads all groups at rest, and that have written some keys.
+fn dormant(data: &tempfile::TempDir) -> Cluster {
+    let mut cluster = consistent(data);
+    for shard in cluster.nodes.iter_mut().flatten() {
+        shard.bound_live_groups(0);
+    }
+    for name in ["a", "b", "c", "d", "e"] {
+        put(&mut cluster, 0, name, "one", None).unwrap();
+    }
+    cluster.pass(TAKEOVER);
+    cluster
+}
+
+fn reports(cluster: &Cluster, node: usize) -> Vec<GroupReport> {
+    cluster.nodes[node].as_ref().unwrap().status().groups()
+}
+
+#[test]
+fn groups_at_rest_leave_memory_and_come_back_with_requests() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = dormant(&data);
+    for node in 0..3 {
+        let reports = reports(&cluster, node);
+        assert!(
+            !reports.is_empty() && reports.iter().all(|it| it.is_dormant && it.has_leader),
+            "{reports:?}"
+        );
+    }
+    for (node, name) in [(0, "a"), (1, "b"), (2, "c")] {
+        let (context, value) = get(&mut cluster, node, name).unwrap();
+        assert_eq!(value, "one");
+        put(&mut cluster, node, name, "two", Some(context)).unwrap();
+        assert_eq!(get(&mut cluster, node, name).unwrap().1, "two");
+    }
+    let unloads = |node: usize| cluster.nodes[node].as_ref().unwrap().stats().counters.consistent_unloads;
+    assert!((0..3).all(|node| unloads(node) > 0));
+}
+
+/// Whether the groups that a dead node led have another leader in the end, though nobody asks for their keys.
+fn others_lead_in_place_of_a_dead_node() -> bool {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = dormant(&data);
+    let leads = |report: &GroupReport| report.role == GroupRole::Leader;
+    let leader = (0..3).find(|node| reports(&cluster, *node).iter().any(leads)).unwrap();
+    let led: Vec<u16> = reports(&cluster, leader).iter().filter(|it| leads(it)).map(|it| it.prefix).collect();
+    cluster.kill(leader);
+    cluster.pass(TAKEOVER + Duration::from_secs(2));
+    let others = (0..3).filter(|node| *node != leader);
+    let reports: Vec<GroupReport> = others.flat_map(|node| reports(&cluster, node)).collect();
+    led.iter().all(|prefix| reports.iter().any(|it| it.prefix == *prefix && leads(it)))
+}
+
+#[test]
+fn dormant_groups_of_a_dead_node_have_another_leader() {
+    assert!(others_lead_in_place_of_a_dead_node());
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn planted_dormant_not_woken() {
+    base::planted::plant(Some(base::planted::Planted::DormantNotWoken));
+    assert!(!others_lead_in_place_of_a_dead_node());
+    base::planted::plant(None);
+}
