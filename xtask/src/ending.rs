@@ -4,6 +4,8 @@
 //! 2. It kills all children, each with its process group: nodes are in groups of their own.
 //! 3. This program ends as one that the signal has killed. Its temporary folders stay.
 //!
+//! Invariant: from step 2 on no other thread begins a part, writes a page or ends the program ([`stop_if_ending`]).
+//!
 //! Left out: SIGKILL, which no program hears of.
 
 use crate::Result;
@@ -12,6 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs;
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 /// Looks for children: one that is started between two looks is found by the next one.
@@ -20,11 +23,22 @@ const LOOKS: usize = 3;
 /// The exit code of a program that a signal has ended, without the number of the signal.
 const BY_SIGNAL: i32 = 128;
 
+/// Whether a signal has come.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Does not return when a signal has come: the failure of a killed server is no result.
+pub fn stop_if_ending() {
+    while IS_ENDING.load(Ordering::SeqCst) {
+        thread::park();
+    }
+}
+
 /// Has children end with this program.
 pub fn end_children_by_signals() -> Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
+            IS_ENDING.store(true, Ordering::SeqCst);
             for child in (0..LOOKS).flat_map(|_| children()) {
                 end(child);
             }

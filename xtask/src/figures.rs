@@ -5,7 +5,7 @@
 
 use crate::report::{Heading, Report};
 use crate::rows::Spec;
-use crate::{Result, machine, sys};
+use crate::{Result, ending, machine, sys};
 use clap::{Args, ValueEnum};
 use std::fmt::Debug;
 use std::fs;
@@ -135,6 +135,7 @@ impl<Name: Debug, Plan> Part<Name, Plan> {
     fn run(&self, context: &Context<Plan>, report: &mut Report, keep: bool) -> Result<()> {
         let begin = Instant::now();
         let failure = (self.run)(context, report).err();
+        ending::stop_if_ending();
         let why = failure.map_or("not measured".to_owned(), |failure| failure.to_string());
         report.fail_rest((self.specs)(), &why)?;
         eprintln!("figures: {:?} took {:.0} s", self.name, begin.elapsed().as_secs_f64());

@@ -118,6 +118,7 @@ fn main() -> ExitCode {
         Command::Package(options) => ("package", package::run(&options)),
         Command::Words(options) => ("words", words::run(&options)),
     };
+    ending::stop_if_ending();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

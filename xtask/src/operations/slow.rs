@@ -97,6 +97,13 @@ fn set_threshold(nodes: &Cluster, threshold: &str) -> Result<()> {
 fn lines_about_a_pause(nodes: &Cluster) -> Result<Vec<Value>> {
     set_threshold(nodes, THRESHOLD)?;
     let first = nodes.http[0];
+    let lines = || -> Result<Vec<Value>> {
+        let told: Value = serde_json::from_slice(&Connection::open(first)?.get("/admin/slow")?)?;
+        Ok(told["lines"].as_array().cloned().unwrap_or_default())
+    };
+    // Those of the load are older.
+    let written = |line: &Value| line["at_ms"].as_u64();
+    let last_before = lines()?.last().and_then(written);
     let paused = nodes.servers.pids.last().and_then(|&pid| Pid::from_raw(pid.cast_signed()));
     let paused = paused.ok_or("no node runs")?;
     let put = thread::spawn(move || -> Result<Vec<u8>> {
@@ -109,8 +116,7 @@ fn lines_about_a_pause(nodes: &Cluster) -> Result<Vec<Value>> {
     kill_process(paused, Signal::CONT)?;
     put.join().map_err(|_| "the client panicked")??;
 
-    let told: Value = serde_json::from_slice(&Connection::open(first)?.get("/admin/slow")?)?;
-    Ok(told["lines"].as_array().cloned().unwrap_or_default())
+    Ok(lines()?.into_iter().filter(|line| written(line) > last_before).collect())
 }
 
 /// Whether the node that a line waited for longest is the last one.
