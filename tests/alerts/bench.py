@@ -46,6 +46,7 @@ class Bench:
     def stop(self):
         self.scraper.stop()
         self.notifier.stop()
+        self.secured.kill()
         for node in self.nodes:
             with contextlib.suppress(ProcessLookupError):
                 node.resume()
