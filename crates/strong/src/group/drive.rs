@@ -6,6 +6,8 @@
 //!    for it.
 //! 3. [`Group::on_time`] begins elections and sends heartbeats.
 
+use std::time::Duration;
+
 use base::Monotonic;
 use raft::{ProgressState, Ready, StateRole, eraftpb};
 
@@ -279,8 +281,9 @@ impl Group {
         } else if self.leader().is_some_and(|leader| self.reaches(leader)) || !self.may_campaign() {
             self.timers.follow();
         } else {
-            let place = self.identity.rank + self.places_behind();
-            self.timers.seek_leader(place, now, &mut *self.rng);
+            // Places count from the end of the promise: else a voter with a later one may come first.
+            let wait = if self.timers.seeks_leader() { Duration::ZERO } else { self.wait_of_promise() };
+            self.timers.seek_leader(self.place(), now + wait, &mut *self.rng);
         }
     }
 }

@@ -38,9 +38,9 @@ impl Group {
         self.is_unreadable || self.is_incomplete
     }
 
-    /// The places by which this voter waits longer than its rank before it stands for election.
-    pub(super) fn places_behind(&self) -> u32 {
+    /// The place of this voter among those that stand for election: its rank, behind all others if it lacks keys.
+    pub(super) fn place(&self) -> u32 {
         let voters = u32::try_from(self.members().voters.len()).expect("a group has few voters");
-        if self.lacks_keys() { voters } else { 0 }
+        self.identity.rank + if self.lacks_keys() { voters } else { 0 }
     }
 }

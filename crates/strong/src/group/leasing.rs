@@ -289,9 +289,25 @@ impl Group {
         permitted.is_ok()
     }
 
+    /// The time for which a promise keeps this voter from an election that it begins to wait for. The leader is asked
+    /// to release it, since that may be one of the past.
+    pub(super) fn wait_of_promise(&mut self) -> Duration {
+        let Some(here) = self.leasing.as_ref().map(|leasing| leasing.tables.here()) else {
+            return Duration::ZERO;
+        };
+        match self.permit(Ballot::Question, here) {
+            Ok(()) => Duration::ZERO,
+            Err(Refusal::Started { left }) => left,
+            Err(Refusal::Promised { leader, term, left }) => {
+                self.ask_to_release(leader, term, left);
+                left
+            }
+        }
+    }
+
     /// Lets the next candidacy wait for the end of a promise, and then for this voter's place on the list.
     fn wait_for_promise(&mut self, left: Duration, now: Monotonic) {
-        let at = now + left + RANK_DELAY * self.identity.rank;
+        let at = now + left + RANK_DELAY * self.place();
         self.timers.postpone_election_until(at, &mut *self.rng);
     }
 

@@ -171,6 +171,11 @@ impl Timers {
         (self.election_at, self.heartbeat_at) = (None, None);
     }
 
+    /// Whether an election has its time.
+    pub(super) fn seeks_leader(&self) -> bool {
+        self.election_at.is_some()
+    }
+
     /// Lets the next election come as soon as this voter may stand for it.
     pub(super) fn seek_at_once(&mut self) {
         self.seeks_at_once = true;
