@@ -5,10 +5,17 @@ use super::network::{self, Networks};
 use super::nodes::{Nodes, Plan};
 use super::steps::Stage;
 use super::{Program, Scenario, consistent_type, etcd};
+use bench::workload::Retry;
 use bench::{Control, Error, Identity, Observer, Workload};
 use results::Summary;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Attempts of a write of the fill, and the pause between them: a consistent group on a busy machine may be without a
+/// leader for some seconds.
+const FILL_ATTEMPTS: u32 = 20;
+const FILL_BACKOFF: Duration = Duration::from_millis(500);
 
 /// Plays a scenario and writes the results to `out`, which must be empty or missing. Its nodes have these plans.
 ///
@@ -103,9 +110,11 @@ fn start(scenario: &Scenario, plans: Vec<Plan>) -> Result<Nodes, Error> {
     Ok(nodes)
 }
 
-/// Writes what is to be there before the run. Nothing of it is kept: a write that fails is the end.
+/// Writes the keys that are to be there before the run. Nothing of it is kept: a write that fails in all attempts is
+/// the end.
 fn fill(count: u64, workload: &Workload, identity: &Identity, control: &Control) -> Result<(), Error> {
-    for fill in workload.fills(count) {
+    for mut fill in workload.fills(count) {
+        fill.retry = Retry { attempts: FILL_ATTEMPTS, backoff: FILL_BACKOFF, on: Vec::new() };
         let folder = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
         let out = folder.path().join("fill");
         let summary = bench::run(&fill, &out, identity, &control.for_another(), &mut ())?;
