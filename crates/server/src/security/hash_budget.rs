@@ -4,20 +4,21 @@
 //!    of late leaves half of the budget to the others.
 //! 2. [`HashBudget::settle`] replaces it by the real time of a wrong password, and gives it back for a right one. So
 //!    clients that log in with their passwords use nothing up, however many they are.
-//! 3. The time that is used comes back at the rate of [`SHARE`].
+//! 3. The time that is used comes back at the rate of [`SHARE_PERCENT`].
 //!
 //! A leaky bucket, as the limits of users in `security::Meters`, over time in place of units.
 //!
 //! Rooms are numbers of hashes, since a hash takes ten times as long on a slow machine. The share is of time.
 //!
-//! Invariant: over any time t, the admitted hashes of wrong passwords take at most t / [`SHARE`], and [`BURST`] hashes,
-//! and the time by which those under way exceed their expectation. The latter delays the next ones.
+//! Invariant: over any time t, the admitted hashes of wrong passwords take at most [`SHARE_PERCENT`] of t, and [`BURST`]
+//! hashes, and the time by which those under way exceed their expectation. The latter delays the next ones.
 
 use base::Monotonic;
 use std::time::Duration;
 
-/// The part of a processor that wrong passwords get is one of so many: a tenth.
-const SHARE: u32 = 10;
+/// The percentage of a processor that wrong passwords get. The thread that hashes may use a tenth in each window of two
+/// seconds: the rest up to that is for one hash more in a window, and for its work around the hashes.
+const SHARE_PERCENT: u32 = 8;
 
 /// Hashes at once: mistakes of people in the same moment.
 const BURST: u32 = 12;
@@ -117,7 +118,7 @@ impl HashBudget {
     }
 
     fn pass(&mut self, now: Monotonic) {
-        self.owed = self.owed.saturating_sub(now.since(self.now) / SHARE);
+        self.owed = self.owed.saturating_sub(now.since(self.now) * SHARE_PERCENT / 100);
         self.now = self.now.max(now);
     }
 }
@@ -143,12 +144,31 @@ mod tests {
     }
 
     #[test]
-    fn wrong_passwords_get_a_tenth_of_the_time() {
+    fn wrong_passwords_get_their_share_of_the_time() {
         let mut budget = HashBudget::default();
         assert_eq!(guess(&mut budget, false, at(0)), 12);
-        assert_eq!((guess(&mut budget, false, at(149)), guess(&mut budget, false, at(150))), (0, 1));
-        let later: usize = (1..=60).map(|second| guess(&mut budget, false, at(150 + 1_000 * second))).sum();
-        assert_eq!(later, 400, "in a minute, of 15 ms each");
+        assert_eq!((guess(&mut budget, false, at(187)), guess(&mut budget, false, at(188))), (0, 1));
+        let later: usize = (1..=60).map(|second| guess(&mut budget, false, at(188 + 1_000 * second))).sum();
+        assert_eq!(later, 320, "in a minute, of 15 ms each");
+    }
+
+    #[test]
+    fn no_window_of_two_seconds_has_more_than_a_tenth() {
+        const WINDOW: usize = 200;
+        let mut budget = HashBudget::default();
+        guess(&mut budget, false, at(0));
+        // A hundred guesses a second, each 10 ms one: more than are admitted.
+        let hashes: Vec<usize> = (1..6_000)
+            .map(|step| {
+                let now = at(10 * step);
+                let Some(reserved) = budget.admit(false, now) else { return 0 };
+                budget.settle(reserved, HashEnd::Wrong(FIRST_EXPECTED), now);
+                1
+            })
+            .collect();
+        let most = hashes.windows(WINDOW).map(|window| window.iter().sum::<usize>()).max().unwrap();
+        assert!(FIRST_EXPECTED * most as u32 <= Duration::from_millis(2_000 / 10), "{most} hashes");
+        assert!(FIRST_EXPECTED * hashes.iter().sum::<usize>() as u32 >= Duration::from_secs(60) / 13);
     }
 
     #[test]
@@ -204,7 +224,8 @@ mod tests {
         fn owed(&self, now: i64) -> i64 {
             let (mut owed, mut last) = (0, 0);
             for &(when, charge, max) in self.charges.iter().chain([&(now, 0, i64::MAX)]) {
-                owed = ((owed - (when - last) / 10).max(0) + charge).clamp(0, max);
+                owed =
+                    ((owed - (when - last) * i64::from(SHARE_PERCENT) / 100).max(0) + charge).clamp(0, max);
                 last = when;
             }
             owed
@@ -265,7 +286,7 @@ mod tests {
                 for &(to, took) in &wrong[first..] {
                     sum += took;
                     assert!(
-                        sum <= (to - from) / 10 + (12 + 12 * 7) * max,
+                        sum <= (to - from) * i64::from(SHARE_PERCENT) / 100 + (12 + 12 * 7) * max,
                         "seed {seed}: from {from} to {to}"
                     );
                 }
