@@ -19,6 +19,10 @@ const THREADS_MAX: usize = 2;
 /// Processors for each of these threads.
 const CORES_PER_THREAD: usize = 4;
 
+/// The nice value of these threads: strangers begin handshakes, and they must not slow requests of others down. It is
+/// that of job threads, about a third of the share of a shard: a handshake has five seconds (`door.rs`).
+const NICENESS: i32 = 5;
+
 /// Pieces of handshakes that wait: one for each that is under way.
 const QUEUE_MAX: usize = super::handshakes::UNDER_WAY_MAX;
 
@@ -49,7 +53,10 @@ impl HandshakeThreads {
         let queue = Arc::new(Mutex::new(queue));
         for _ in 0..(machine::cores() / CORES_PER_THREAD).clamp(1, THREADS_MAX) {
             let queue = Arc::clone(&queue);
-            let body = move || take_all(&queue);
+            let body = move || {
+                os::lower_priority(NICENESS);
+                take_all(&queue);
+            };
             std::thread::Builder::new().name("annulet-tls".to_owned()).spawn(body)?;
         }
         Ok(HandshakeThreads { jobs })
