@@ -1,14 +1,17 @@
 //! The mark of a data folder that security is on: `docs/formats/security.md`.
 //!
-//! It stands beside the folder of the metadata log. A node whose log is lost, or is older than the policy, finds the
-//! mark without a mode in its log, and lets no client in until the log has one.
+//! It stands beside the folder of the metadata log, with the version of the policy that turned security on. A node
+//! whose log is lost finds the mark without a mode in its log. One whose log is older than the mark finds a lower version
+//! of the policy. Neither lets a client in by a log that does not say that security is on.
 //!
 //! Invariant: a mark is on the disk before the change that turns security on is acknowledged at this node, and goes
 //! after a change that turns it off is in force.
 //!
-//! Left out: the contents decide nothing, so a damaged mark is one.
+//! Left out: a mark that is damaged, or of version 1, is one without a version of the policy.
 
 use super::files::{FilesError, private_file, sync_folder};
+use crate::security::PolicyPoint;
+use ::membership::ClusterId;
 use base::checksum::crc32c;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,18 +20,27 @@ use std::path::{Path, PathBuf};
 pub(super) const MARK: &str = "security-on";
 
 const MAGIC: &[u8; 4] = b"ANSO";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// Bytes of a mark: magic, version, cluster, version of the policy, checksum.
+const MARK_BYTES: usize = 4 + 1 + 8 + 8 + 4;
 
 /// The mark of a data folder.
 pub(super) struct SecurityMark {
     data: PathBuf,
     is_set: bool,
+    /// The policy that turned security on; `None` if the mark does not tell.
+    enabled_at: Option<PolicyPoint>,
 }
 
 impl SecurityMark {
     /// Looks for the mark. A folder that cannot be looked at counts as marked.
     pub(super) fn find(data: &Path) -> SecurityMark {
-        SecurityMark { data: data.to_path_buf(), is_set: data.join(MARK).try_exists().unwrap_or(true) }
+        let path = data.join(MARK);
+        // A mark that cannot be read tells no version, and counts nevertheless.
+        let enabled_at = std::fs::read(&path).ok().and_then(|bytes| read_mark(&bytes));
+        let is_set = path.try_exists().unwrap_or(true);
+        SecurityMark { data: data.to_path_buf(), is_set, enabled_at }
     }
 
     /// Whether it is there.
@@ -36,23 +48,39 @@ impl SecurityMark {
         self.is_set
     }
 
-    /// Makes the mark, or removes it.
-    pub(super) fn set(&mut self, is_on: bool) -> Result<(), FilesError> {
-        if is_on == self.is_set {
+    /// The policy that turned security on; `None` if the mark does not tell, or is not there.
+    pub(super) fn enabled_at(&self) -> Option<PolicyPoint> {
+        self.enabled_at
+    }
+
+    /// Makes the mark, for security that is on at this policy; nothing if it is there.
+    pub(super) fn set(&mut self, point: PolicyPoint) -> Result<(), FilesError> {
+        if self.is_set {
             return Ok(());
         }
         let path = self.data.join(MARK);
-        let done = if is_on { write(&path) } else { remove(&path) };
-        done.map_err(|error| FilesError::Io(path, error))?;
+        write(&path, point).map_err(|error| FilesError::Io(path, error))?;
         sync_folder(&self.data)?;
-        self.is_set = is_on;
+        (self.is_set, self.enabled_at) = (true, Some(point));
+        Ok(())
+    }
+
+    /// Removes the mark, if it is there.
+    pub(super) fn clear(&mut self) -> Result<(), FilesError> {
+        if !self.is_set {
+            return Ok(());
+        }
+        let path = self.data.join(MARK);
+        remove(&path).map_err(|error| FilesError::Io(path, error))?;
+        sync_folder(&self.data)?;
+        (self.is_set, self.enabled_at) = (false, None);
         Ok(())
     }
 }
 
-fn write(path: &Path) -> io::Result<()> {
+fn write(path: &Path, point: PolicyPoint) -> io::Result<()> {
     let mut file = private_file(path)?;
-    file.write_all(&mark_bytes())?;
+    file.write_all(&mark_bytes(point))?;
     file.sync_all()
 }
 
@@ -63,11 +91,21 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-fn mark_bytes() -> Vec<u8> {
+fn mark_bytes(point: PolicyPoint) -> Vec<u8> {
     let mut out = [&MAGIC[..], &[VERSION]].concat();
+    out.extend(point.cluster.0.to_le_bytes());
+    out.extend(point.version.to_le_bytes());
     let crc = crc32c(&out);
     out.extend(crc.to_le_bytes());
     out
+}
+
+/// `None` unless the bytes are those of [`mark_bytes`].
+fn read_mark(bytes: &[u8]) -> Option<PolicyPoint> {
+    let bytes: &[u8; MARK_BYTES] = bytes.try_into().ok()?;
+    let number = |at: usize| Some(u64::from_le_bytes(bytes[at..at + 8].try_into().ok()?));
+    let point = PolicyPoint { cluster: ClusterId(number(5)?), version: number(13)? };
+    (mark_bytes(point) == bytes).then_some(point)
 }
 
 #[cfg(test)]
@@ -76,9 +114,20 @@ mod tests {
 
     use super::*;
 
+    const POINT: PolicyPoint = PolicyPoint { cluster: ClusterId(0x0807_0605_0403_0201), version: 300 };
+
     #[test]
     fn golden_bytes() {
-        assert_eq!(mark_bytes(), *b"ANSO\x01\x9e\x2f\x79\x64");
+        let golden = b"ANSO\x02\x01\x02\x03\x04\x05\x06\x07\x08\x2c\x01\0\0\0\0\0\0\xf3\x17\x67\xa0";
+        assert_eq!(mark_bytes(POINT), golden);
+        assert_eq!(read_mark(golden), Some(POINT));
+        for at in 0..golden.len() {
+            let mut damaged = *golden;
+            damaged[at] ^= 1;
+            assert_eq!(read_mark(&damaged), None, "byte {at}");
+            assert_eq!(read_mark(&golden[..at]), None, "{at} bytes");
+        }
+        assert_eq!(read_mark(b"ANSO\x01\x9e\x2f\x79\x64"), None, "version 1");
     }
 
     #[test]
@@ -86,11 +135,12 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let find = || SecurityMark::find(data.path());
         assert!(!find().is_set());
-        find().set(true).unwrap();
+        find().set(POINT).unwrap();
+        assert_eq!((find().is_set(), find().enabled_at()), (true, Some(POINT)));
         std::fs::write(data.path().join(MARK), b"").unwrap();
-        assert!(find().is_set(), "also a damaged one");
-        find().set(false).unwrap();
-        find().set(false).unwrap();
-        assert!(!find().is_set());
+        assert_eq!((find().is_set(), find().enabled_at()), (true, None), "also a damaged one");
+        find().clear().unwrap();
+        find().clear().unwrap();
+        assert_eq!((find().is_set(), find().enabled_at()), (false, None));
     }
 }

@@ -72,7 +72,7 @@ pub use without_users::without_users;
 
 use crate::mailbox::{Mail, Mailboxes};
 use crate::peer::{Peers, Roster};
-use crate::security::{Policies, PolicyFollower};
+use crate::security::{Policies, PolicyFollower, PolicyPoint};
 use crate::verdict::NodeState;
 use ::membership::ClusterId;
 use ::membership::detector::Detector;
@@ -462,7 +462,11 @@ impl Part {
             restored: Restored::default(),
             groups: GroupWatch::default(),
             agreement: AgreementPublisher::default(),
-            policy: PolicyChanges::new(PolicyFollower::new(Arc::clone(policies), mark.is_set())),
+            policy: PolicyChanges::new(PolicyFollower::new(
+                Arc::clone(policies),
+                mark.is_set(),
+                mark.enabled_at(),
+            )),
             mark,
             foundings: Foundings::new(rng()),
             replicas,
@@ -712,9 +716,11 @@ impl Part {
     /// answered afterwards.
     fn follow_policy(&mut self) -> Result<(), FilesError> {
         let follower = &mut self.policy.follower;
-        follower.follow(self.membership.state().unwrap_or(&self.standing.state));
+        let state = self.membership.state().unwrap_or(&self.standing.state);
+        follower.follow(state);
         match follower.logged_mode() {
-            Some(mode) => self.mark.set(mode == Mode::On),
+            Some(Mode::On) => self.mark.set(PolicyPoint::of(state)),
+            Some(Mode::Off | Mode::Permissive) => self.mark.clear(),
             None => Ok(()),
         }
     }

@@ -5,20 +5,45 @@
 //! 3. All of them are compiled, and published.
 //!
 //! A data folder with the mark that security is on has security on until the log has a mode: without it, a lost log
-//! would open the doors.
+//! would open the doors. The mark has the version of the policy that turned security on: a log of the same cluster with a
+//! lower version is older, and does not open the doors either. It has no mode until it has caught up.
 //!
 //! Invariant: a policy is published whole or not at all. A record of a newer program leaves the policy as it was: to
 //! go on without that record could let in those whom it keeps out.
 
 use super::Policies;
+use ::membership::ClusterId;
 use ::membership::state::{PolicyRecords, State};
 use ::security::{Change, Error, Mode, Policy, Settings, Slot, SlotKey, Slots};
 use protocol::peer::Malformed;
 use std::sync::Arc;
 
+/// A version of the policy in the log of a cluster. Versions of one cluster only grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PolicyPoint {
+    pub(crate) cluster: ClusterId,
+    pub(crate) version: u64,
+}
+
+impl PolicyPoint {
+    /// That of a state of the log.
+    pub(crate) fn of(state: &State) -> PolicyPoint {
+        PolicyPoint { cluster: state.cluster(), version: state.policy_version() }
+    }
+
+    /// Whether it is of the same log as another, and before it.
+    fn is_before(self, other: PolicyPoint) -> bool {
+        self.cluster == other.cluster && self.version < other.version
+    }
+}
+
 /// The reader of the policy in the log.
 pub(crate) struct PolicyFollower {
     policies: Arc<Policies>,
+    /// The policy that turned security on, by the mark of the data folder.
+    enabled_at: Option<PolicyPoint>,
+    /// Whether the log is older than that.
+    is_older: bool,
     /// The version of the policy that was looked at last; none at first.
     seen: Option<u64>,
     /// The records that `slots` were read from.
@@ -30,17 +55,22 @@ pub(crate) struct PolicyFollower {
 
 impl PolicyFollower {
     /// Publishes to `policies`. With the mark of the data folder security is on until the log says otherwise.
-    pub(crate) fn new(policies: Arc<Policies>, is_marked: bool) -> PolicyFollower {
-        let mut slots = Slots::default();
-        if is_marked {
-            let settings = Settings { mode: Mode::On, ..Settings::default() };
-            slots.apply(&[Change::Put(Slot::Settings(settings))]).expect("a policy of one record is small");
-        }
-        PolicyFollower { policies, seen: None, records: Arc::default(), slots, not_read: None }
+    pub(crate) fn new(
+        policies: Arc<Policies>,
+        is_marked: bool,
+        enabled_at: Option<PolicyPoint>,
+    ) -> PolicyFollower {
+        let slots = if is_marked { closed_doors() } else { Slots::default() };
+        let (seen, records, not_read) = Default::default();
+        PolicyFollower { policies, enabled_at, is_older: false, seen, records, slots, not_read }
     }
 
-    /// The mode in the log; none if it has none, or cannot be read.
+    /// The mode in the log; none if it has none, cannot be read, or is older than the mark.
     pub(crate) fn logged_mode(&self) -> Option<Mode> {
+        if self.is_older { None } else { self.mode_in_log() }
+    }
+
+    fn mode_in_log(&self) -> Option<Mode> {
         let is_logged = self.not_read.is_none() && self.records.get(&SlotKey::Settings.encode()).is_some();
         match self.slots.get(&SlotKey::Settings) {
             Some(Slot::Settings(settings)) if is_logged => Some(settings.mode),
@@ -61,6 +91,20 @@ impl PolicyFollower {
             return tracing::warn!("the security policy stays as it was: {error}");
         }
         self.records = records;
+
+        // A log that has security on opens no door, however old it is.
+        let is_before =
+            self.enabled_at.is_some_and(|enabled_at| PolicyPoint::of(state).is_before(enabled_at));
+        self.is_older = is_before && self.mode_in_log() != Some(Mode::On);
+        if self.is_older {
+            tracing::warn!(
+                "the metadata log has version {version} of the security policy, which is older than the file \
+                 security-on: clients are let in when the log has caught up, and until then the local socket \
+                 administers the node"
+            );
+            return self.policies.close(&closed_doors());
+        }
+
         let has_settings = self.slots.get(&SlotKey::Settings).is_some();
         if has_settings && self.logged_mode().is_none() {
             tracing::warn!(
@@ -103,12 +147,19 @@ impl PolicyFollower {
     }
 }
 
+/// Records with security on, and without a user.
+fn closed_doors() -> Slots {
+    let settings = Settings { mode: Mode::On, ..Settings::default() };
+    let mut slots = Slots::default();
+    slots.apply(&[Change::Put(Slot::Settings(settings))]).expect("a policy of one record is small");
+    slots
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
     use super::*;
-    use ::membership::ClusterId;
     use ::membership::state::{Command, PolicyChange};
     use ::security::{Name, User};
     use bytes::Bytes;
@@ -138,7 +189,7 @@ mod tests {
     #[test]
     fn policies_of_the_log_are_published() {
         let policies = Arc::new(Policies::new());
-        let mut follower = PolicyFollower::new(Arc::clone(&policies), false);
+        let mut follower = PolicyFollower::new(Arc::clone(&policies), false, None);
         let mut state = state();
         follower.follow(&state);
         assert_eq!(policies.version(), 0, "a cluster without a policy publishes none");
@@ -158,7 +209,7 @@ mod tests {
     #[test]
     fn records_of_newer_programs_leave_the_policy_as_it_was() {
         let policies = Arc::new(Policies::new());
-        let mut follower = PolicyFollower::new(Arc::clone(&policies), false);
+        let mut follower = PolicyFollower::new(Arc::clone(&policies), false, None);
         let mut state = state();
         change(&mut state, vec![put(&mode(Mode::On)), put(&user(b"a"))]);
         follower.follow(&state);
@@ -180,5 +231,35 @@ mod tests {
         change(&mut state, vec![(foreign.0, Some(foreign.1))]);
         follower.follow(&state);
         assert_eq!(policies.version(), 3, "a record under the key of another is none");
+    }
+
+    #[test]
+    fn a_log_older_than_the_mark_opens_no_door() {
+        let point = |cluster, version| Some(PolicyPoint { cluster: ClusterId(cluster), version });
+        let follow = |enabled_at, states: &[&State]| {
+            let policies = Arc::new(Policies::new());
+            let mut follower = PolicyFollower::new(Arc::clone(&policies), true, enabled_at);
+            states.iter().for_each(|state| follower.follow(state));
+            (policies.current().settings().mode, follower.logged_mode())
+        };
+        let empty = state();
+        let mut off = state();
+        change(&mut off, vec![put(&mode(Mode::On)), put(&user(b"a"))]);
+        let first = off.clone();
+        change(&mut off, vec![put(&mode(Mode::Off))]);
+        let mut again = off.clone();
+        change(&mut again, vec![put(&mode(Mode::On))]);
+        let mut ended = again.clone();
+        change(&mut ended, vec![put(&mode(Mode::Off))]);
+
+        let closed = (Mode::On, None);
+        assert_eq!(follow(point(7, 3), &[&off]), closed, "the log is older");
+        assert_eq!(follow(point(7, 3), &[&empty, &off]), closed);
+        assert_eq!(follow(point(7, 3), &[&first]), (Mode::On, Some(Mode::On)));
+        assert_eq!(follow(point(7, 3), &[&first, &off]), closed);
+        assert_eq!(follow(point(7, 3), &[&off, &again]), (Mode::On, Some(Mode::On)), "it has caught up");
+        assert_eq!(follow(point(7, 3), &[&off, &ended]), (Mode::Off, Some(Mode::Off)));
+        assert_eq!(follow(point(8, 3), &[&off]), (Mode::Off, Some(Mode::Off)), "the mark of another cluster");
+        assert_eq!(follow(None, &[&off]), (Mode::Off, Some(Mode::Off)), "a mark without a version");
     }
 }

@@ -48,7 +48,7 @@ mod whoami;
 
 pub(crate) use self::certificates::ClientCertificates;
 pub(crate) use self::door::{DoorFigures, DoorGuard};
-pub(crate) use self::follower::PolicyFollower;
+pub(crate) use self::follower::{PolicyFollower, PolicyPoint};
 pub(crate) use self::handshake_threads::{HandshakeThreads, Piece};
 pub(crate) use self::hashing::Hashing;
 pub(crate) use self::hello_progress::HelloProgress;
