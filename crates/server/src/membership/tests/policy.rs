@@ -11,7 +11,11 @@ fn opened(entered: Entered, data: &Path, life: u64, policies: &Arc<Policies>) ->
 }
 
 fn secured(part: &Part) -> Command {
-    let slot = Slot::Settings(Settings { mode: Mode::On, ..Settings::default() });
+    mode_change(part, Mode::On)
+}
+
+fn mode_change(part: &Part, mode: Mode) -> Command {
+    let slot = Slot::Settings(Settings { mode, ..Settings::default() });
     let changes = vec![(slot.key().encode(), Some(slot.encode()))];
     Command::ChangePolicy { expected: part.state().policy_version(), changes }
 }
@@ -122,6 +126,31 @@ fn a_lost_log_leaves_the_doors_closed_until_security_is_turned_off() {
     drop(part);
     drop(open(3));
     assert_eq!(policies.current().settings().mode, Mode::Off);
+}
+
+#[test]
+fn an_older_log_beside_the_mark_leaves_the_doors_closed() {
+    let data = tempfile::tempdir().unwrap();
+    let (log, mark) = (data.path().join("membership/log"), data.path().join("security-on"));
+    let mut part = opened(alone(&config(data.path()), None).unwrap(), data.path(), 1, &policies());
+    register(&mut part, &Mailboxes::new(1));
+    let mut older = Vec::new();
+    for mode in [Mode::On, Mode::Off, Mode::On] {
+        let change = mode_change(&part, mode);
+        propose(&mut part, change).unwrap();
+        assert_eq!(mark.exists(), mode == Mode::On);
+        if mode == Mode::Off {
+            older = fs::read(&log).unwrap();
+        }
+    }
+    drop(part);
+    fs::write(&log, older).unwrap();
+
+    let policies = policies();
+    let part = opened(alone(&config(data.path()), Some(&Owner::Alone)).unwrap(), data.path(), 2, &policies);
+    assert_eq!(part.state().policy_version(), 2, "the log is from before");
+    assert_eq!(policies.current().settings().mode, Mode::On);
+    assert!(mark.exists());
 }
 
 #[test]
