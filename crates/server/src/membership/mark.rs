@@ -1,8 +1,8 @@
 //! The mark of a data folder that security is on: `docs/formats/security.md`.
 //!
 //! It stands beside the folder of the metadata log, with the version of the policy that turned security on. A node
-//! whose log is lost finds the mark without a mode in its log. One whose log is older than the mark finds a lower version
-//! of the policy. Neither lets a client in by a log that does not say that security is on.
+//! whose log is lost finds the mark without a mode in its log. One whose log is older than the mark finds a lower
+//! version of the policy. Neither lets a client in by a log that does not say that security is on.
 //!
 //! Invariant: a mark is on the disk before the change that turns security on is acknowledged at this node, and goes
 //! after a change that turns it off is in force.

@@ -5,8 +5,8 @@
 //! 3. All of them are compiled, and published.
 //!
 //! A data folder with the mark that security is on has security on until the log has a mode: without it, a lost log
-//! would open the doors. The mark has the version of the policy that turned security on: a log of the same cluster with a
-//! lower version is older, and does not open the doors either. It has no mode until it has caught up.
+//! would open the doors. The mark has the version of the policy that turned security on: a log of the same cluster with
+//! a lower version is older, and does not open the doors either. It has no mode until it has caught up.
 //!
 //! Invariant: a policy is published whole or not at all. A record of a newer program leaves the policy as it was: to
 //! go on without that record could let in those whom it keeps out.

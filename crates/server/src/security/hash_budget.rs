@@ -10,8 +10,8 @@
 //!
 //! Rooms are numbers of hashes, since a hash takes ten times as long on a slow machine. The share is of time.
 //!
-//! Invariant: over any time t, the admitted hashes of wrong passwords take at most [`SHARE_PERCENT`] of t, and [`BURST`]
-//! hashes, and the time by which those under way exceed their expectation. The latter delays the next ones.
+//! Invariant: over any time t, the admitted hashes of wrong passwords take at most [`SHARE_PERCENT`] of t, and
+//! [`BURST`] hashes, and the time by which those under way exceed their expectation. The latter delays the next ones.
 
 use base::Monotonic;
 use std::time::Duration;
