@@ -9,7 +9,7 @@
 //!
 //! Left out: promises (`model.rs`), learners, which have no vote, and snapshots.
 
-use std::collections::HashSet;
+use base::FastSet;
 
 /// Stores: three voters at first, and others that take their places.
 const STORES: usize = 5;
@@ -226,7 +226,7 @@ impl State {
 /// All states of a search: their number, those in which a joint configuration is in force at a leader, and the first
 /// one that violates.
 fn search(rule: Rule, stores: usize, elections: u8, changes: u8) -> (usize, usize, Option<State>) {
-    let (mut seen, mut joint) = (HashSet::new(), 0);
+    let (mut seen, mut joint) = (FastSet::default(), 0);
     let mut open = vec![State::founded(elections, changes)];
     while let Some(state) = open.pop() {
         if !seen.insert(state.clone()) {
