@@ -60,7 +60,7 @@ fn condition_before_noop() {
 
 #[test]
 fn unavailable_but_applied() {
-    is_caught(Planted::UnavailableButApplied, 103);
+    is_caught(Planted::UnavailableButApplied, 104);
 }
 
 #[test]
