@@ -1,7 +1,7 @@
 //! The consistent bucket type of a scenario: created and activated at running nodes, as an operator would.
 //!
 //! Stores register some seconds after a start, and an activation before that is refused. So it is asked for again,
-//! [`ACTIVATION_MAX`] at most. Then [`await_leaders`] waits until each group has a leader.
+//! `ACTIVATION_MAX` at most. Then [`await_leaders`] waits until each group has a leader.
 
 use super::nodes::Plan;
 use bench::Error;
