@@ -1,7 +1,8 @@
 //! The text of `/metrics`, by the library of Prometheus.
 //!
-//! 1. [`families`] gathers the series of a [`Reading`] by the rows of the table: a family where its first row stands.
-//! 2. The library encodes them through a collector, as OpenMetrics or in the older text format.
+//! 1. The rows of the table are grouped once, in families: a family where its first row stands.
+//! 2. At a scrape, the library asks a collector for the families, as OpenMetrics or in the older text format. A family
+//!    gathers its series from the [`Reading`].
 //!
 //! Invariant: a family and its help stand once, and all of its series behind them.
 
@@ -13,10 +14,15 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit as BaseUnit};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::LazyLock;
 
 /// The label with a peer's name.
 const PEER: &str = "peer";
+
+/// Room for the text of a node with few peers, so that it grows seldom.
+const TYPICAL_BYTES: usize = 64 << 10;
 
 /// The label with a level's number.
 const LEVEL: &str = "level";
@@ -53,10 +59,10 @@ impl Format {
 ///
 /// # Errors
 /// If the library cannot encode them, which is a mistake of ours.
-pub fn exposition(reading: &Reading, format: Format) -> Result<String, fmt::Error> {
+pub fn exposition(reading: Reading, format: Format) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Families(families(reading))));
-    let mut out = String::new();
+    registry.register_collector(Box::new(Families(reading)));
+    let mut out = String::with_capacity(TYPICAL_BYTES);
     match format {
         Format::Text => prometheus_text::encode(&mut out, &registry)?,
         Format::OpenMetrics => text::encode(&mut out, &registry)?,
@@ -64,132 +70,161 @@ pub fn exposition(reading: &Reading, format: Format) -> Result<String, fmt::Erro
     Ok(out)
 }
 
-/// A family with its series.
-#[derive(Debug)]
-struct Family {
-    /// The row that stands for it.
-    figure: &'static Figure,
-    series: Vec<Series>,
+/// Labels of a series.
+type LabelSet<'r> = Vec<(&'static str, Cow<'r, str>)>;
+
+/// One series of a family.
+struct Series<'r> {
+    labels: LabelSet<'r>,
+    value: Measure<'r>,
 }
 
-#[derive(Debug)]
-struct Series {
-    labels: Vec<(&'static str, String)>,
-    value: Measure,
-}
-
-#[derive(Debug)]
-enum Measure {
+enum Measure<'r> {
     Whole(u64),
     Part(f64),
-    Times(Distribution),
+    Times(&'r Distribution),
     /// 1: the labels say all.
     Info,
 }
 
+/// The families of a reading, as the library asks for them.
 #[derive(Debug)]
-struct Families(Vec<Family>);
+struct Families(Reading);
 
-fn families(reading: &Reading) -> Vec<Family> {
+impl Collector for Families {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let has_number = |name: &str| name.bytes().any(|byte| byte.is_ascii_digit());
+        let levels: Levels<'_> = self
+            .0
+            .stats
+            .iter()
+            .filter(|(name, _)| has_number(name))
+            .map(|(name, value)| (&**name, value))
+            .collect();
+        let mut series = Vec::new();
+        for family in FAMILIES.iter() {
+            family.gather(&self.0, &levels, &mut series);
+            if !series.is_empty() {
+                family.encode(&series, &mut encoder)?;
+                series.clear();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Those values of `/stats` that can be of a level: their names have a number.
+type Levels<'r> = Vec<(&'r str, &'r Value)>;
+
+/// What the table says of a family: the same for all readings.
+struct Family {
+    /// Its name, without the unit that the library puts behind it.
+    name: &'static str,
+    metric_type: MetricType,
+    unit: Option<BaseUnit>,
+    /// Its help, as a sentence.
+    help: String,
+    /// Its rows. The first one stands for it.
+    figures: Vec<&'static Figure>,
+}
+
+/// All families, each where its first row stands. They are made once, since a scrape would search the whole table for
+/// each row.
+static FAMILIES: LazyLock<Vec<Family>> = LazyLock::new(|| {
     let mut families: Vec<Family> = Vec::new();
     for figure in FIGURES.iter().filter(|figure| !figure.metric.is_empty()) {
-        let at = families.iter().position(|it| it.figure.metric == figure.metric);
-        let at = at.unwrap_or_else(|| {
-            families.push(Family { figure, series: Vec::new() });
-            families.len() - 1
-        });
-        let family = &mut families[at];
-        match (figure.kind, figure.scope) {
-            (Kind::Text, _) => add_text(figure, reading, family),
-            (Kind::Histogram, _) => {
-                let of_figure = reading.histograms.iter().find(|it| it.is_of(figure));
-                let times = of_figure.map(|it| Measure::Times(it.times.clone()));
-                family.series.extend(times.map(|value| Series { labels: labels(figure), value }));
-            }
-            (_, Scope::Node) => {
-                let value = reading.stats.get(figure.stat).and_then(|value| measure(figure, value));
-                family.series.extend(value.map(|value| Series { labels: labels(figure), value }));
-            }
-            (_, Scope::Level) => add_levels(figure, reading, family),
-            (_, Scope::Peer) => add_peers(figure, reading, family),
+        match families.iter_mut().find(|family| family.figures[0].metric == figure.metric) {
+            Some(family) => family.figures.push(figure),
+            None => families.push(Family::of(figure)),
         }
     }
-    families.retain(|family| !family.series.is_empty());
     families
-}
+});
 
-/// All texts of a family are labels of one series.
-fn add_text(figure: &Figure, reading: &Reading, family: &mut Family) {
-    if family.series.is_empty() {
-        family.series.push(Series { labels: Vec::new(), value: Measure::Info });
+impl Family {
+    fn of(figure: &'static Figure) -> Family {
+        let metric = figure.metric;
+        let (metric_type, name) = match figure.kind {
+            Kind::Text => (MetricType::Info, metric.strip_suffix("_info").unwrap_or(metric)),
+            Kind::Histogram => (MetricType::Histogram, metric),
+            Kind::Gauge => (MetricType::Gauge, metric),
+            Kind::Counter | Kind::List => (MetricType::Counter, metric),
+        };
+        let unit = base_unit(figure.unit);
+        let end = unit.as_ref().map_or("", |unit| unit.as_str());
+        let name = name.strip_suffix(end).map_or(name, |name| name.trim_end_matches('_'));
+        Family { name, metric_type, unit, help: sentence(figure.help), figures: vec![figure] }
     }
-    let text = reading.stats.get(figure.stat).and_then(Value::as_str).unwrap_or_default();
-    let label = figure.labels.first().map_or("text", |(label, _)| label);
-    family.series[0].labels.push((label, text.to_owned()));
+
+    /// Adds the family's series in a reading to `series`.
+    fn gather<'r>(&self, reading: &'r Reading, levels: &Levels<'r>, series: &mut Vec<Series<'r>>) {
+        if self.metric_type == MetricType::Info {
+            return series.push(Series { labels: self.texts(reading), value: Measure::Info });
+        }
+        for figure in self.figures.iter().copied() {
+            match (figure.kind, figure.scope) {
+                (Kind::Histogram, _) => {
+                    let of_figure = reading.histograms.iter().find(|it| it.is_of(figure));
+                    let times = of_figure.map(|it| Measure::Times(&it.times));
+                    series.extend(times.map(|value| Series { labels: labels(figure), value }));
+                }
+                (_, Scope::Node) => {
+                    let value = reading.stats.get(figure.stat).and_then(|value| measure(figure, value));
+                    series.extend(value.map(|value| Series { labels: labels(figure), value }));
+                }
+                (_, Scope::Level) => add_levels(figure, levels, series),
+                (_, Scope::Peer) => add_peers(figure, reading, series),
+            }
+        }
+    }
+
+    /// All texts of a family are labels of one series.
+    fn texts<'r>(&self, reading: &'r Reading) -> LabelSet<'r> {
+        let label = |figure: &Figure| {
+            let text = reading.stats.get(figure.stat).and_then(Value::as_str).unwrap_or_default();
+            (figure.labels.first().map_or("text", |(label, _)| label), Cow::Borrowed(text))
+        };
+        self.figures.iter().map(|figure| label(figure)).collect()
+    }
+
+    fn encode(&self, series: &[Series<'_>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let is_mistaken = self.metric_type == MetricType::Gauge && base::planted!(GaugeAsCounter);
+        let metric_type = if is_mistaken { MetricType::Counter } else { self.metric_type };
+        let mut metric = encoder.encode_descriptor(self.name, &self.help, self.unit.as_ref(), metric_type)?;
+        series.iter().try_for_each(|series| series.encode(metric_type, &mut metric))
+    }
 }
 
-fn add_levels(figure: &Figure, reading: &Reading, family: &mut Family) {
-    for (name, value) in &reading.stats {
+fn add_levels<'r>(figure: &Figure, levels: &Levels<'r>, series: &mut Vec<Series<'r>>) {
+    for (name, value) in levels {
         if let Some(level) = figure.level_of(name)
             && let Some(value) = measure(figure, value)
         {
-            let labels = vec![(LEVEL, level.to_owned())];
-            family.series.push(Series { labels, value });
+            series.push(Series { labels: vec![(LEVEL, Cow::Borrowed(level))], value });
         }
     }
 }
 
-fn add_peers(figure: &Figure, reading: &Reading, family: &mut Family) {
+fn add_peers<'r>(figure: &Figure, reading: &'r Reading, series: &mut Vec<Series<'r>>) {
     let Some(Value::Object(peers)) = reading.stats.get("peers") else { return };
     for (peer, figures) in peers {
         if let Some(value) = figures.get(figure.stat).and_then(|value| measure(figure, value)) {
             let mut labels = labels(figure);
-            labels.push((PEER, peer.clone()));
-            family.series.push(Series { labels, value });
+            labels.push((PEER, Cow::Borrowed(peer)));
+            series.push(Series { labels, value });
         }
     }
 }
 
-fn labels(figure: &Figure) -> Vec<(&'static str, String)> {
-    figure.labels.iter().map(|(label, value)| (*label, (*value).to_owned())).collect()
+fn labels(figure: &Figure) -> LabelSet<'static> {
+    figure.labels.iter().map(|(label, value)| (*label, Cow::Borrowed(*value))).collect()
 }
 
 /// The value in the base unit.
-fn measure(figure: &Figure, value: &Value) -> Option<Measure> {
+fn measure(figure: &Figure, value: &Value) -> Option<Measure<'static>> {
     match (figure.unit.divisor(), value.as_u64()) {
         (1.0, Some(whole)) => Some(Measure::Whole(whole)),
         (divisor, _) => value.as_f64().map(|value| Measure::Part(value / divisor)),
-    }
-}
-
-impl Collector for Families {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        for family in &self.0 {
-            family.encode(&mut encoder)?;
-        }
-        Ok(())
-    }
-}
-
-impl Family {
-    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let Figure { metric, kind, unit, help, .. } = *self.figure;
-        let is_gauge = kind == Kind::Gauge && !base::planted!(GaugeAsCounter);
-        let (metric_type, name) = match kind {
-            Kind::Text => (MetricType::Info, metric.strip_suffix("_info").unwrap_or(metric)),
-            Kind::Histogram => (MetricType::Histogram, metric),
-            _ if is_gauge => (MetricType::Gauge, metric),
-            _ => (MetricType::Counter, metric),
-        };
-        let unit = base_unit(unit);
-        let end = unit.as_ref().map_or("", |unit| unit.as_str());
-        // The library puts the unit behind the name itself.
-        let name = name.strip_suffix(end).map_or(name, |name| name.trim_end_matches('_'));
-        let mut metric = encoder.encode_descriptor(name, &sentence(help), unit.as_ref(), metric_type)?;
-        for series in &self.series {
-            series.encode(metric_type, &mut metric)?;
-        }
-        Ok(())
     }
 }
 
@@ -209,7 +244,7 @@ fn sentence(help: &str) -> String {
     chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
 }
 
-impl Series {
+impl Series<'_> {
     fn encode(&self, metric_type: MetricType, family: &mut MetricEncoder<'_>) -> fmt::Result {
         if let Measure::Info = self.value {
             return family.encode_info(&self.labels);
@@ -230,7 +265,7 @@ impl Series {
             }
             (Measure::Whole(value), _) => encoder.encode_gauge(value),
             (Measure::Part(value), _) => encoder.encode_gauge(value),
-            (Measure::Times(times), _) => {
+            (&Measure::Times(times), _) => {
                 encoder.encode_histogram::<NoLabelSet>(times.sum, times.count, &times.all_buckets(), None)
             }
             (Measure::Info, _) => unreachable!("encoded above"),
@@ -266,7 +301,7 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_form_and_base_unit() {
-        let text = exposition(&reading(), Format::Text).unwrap();
+        let text = exposition(reading(), Format::Text).unwrap();
         for line in [
             "# TYPE annulet_hints_total counter",
             "annulet_hints_total 7",
@@ -291,7 +326,7 @@ mod tests {
 
     #[test]
     fn openmetrics_has_units_and_an_end() {
-        let text = exposition(&reading(), Format::OpenMetrics).unwrap();
+        let text = exposition(reading(), Format::OpenMetrics).unwrap();
         for line in [
             "# TYPE annulet_writes_paced_seconds counter",
             "# UNIT annulet_writes_paced_seconds seconds",
@@ -321,7 +356,7 @@ mod tests {
     #[test]
     fn planted_gauge_as_counter_is_seen() {
         base::planted::plant(Some(base::planted::Planted::GaugeAsCounter));
-        let text = exposition(&reading(), Format::Text).unwrap();
+        let text = exposition(reading(), Format::Text).unwrap();
         base::planted::plant(None);
         assert!(!text.lines().any(|line| line == "# TYPE annulet_connections gauge"), "{text}");
     }

@@ -18,7 +18,7 @@ impl Stats {
     /// If the figures are none that JSON or the text can hold.
     pub fn metrics(&self, format: Format) -> Result<String, String> {
         let reading = self.reading().map_err(|error| error.to_string())?;
-        exposition(&reading, format).map_err(|error| error.to_string())
+        exposition(reading, format).map_err(|error| error.to_string())
     }
 
     /// The values of all figures.
