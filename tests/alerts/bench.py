@@ -15,7 +15,7 @@ class Bench:
 
     def __init__(self, binary, folder):
         self.binary, self.folder = binary, folder
-        self.nodes = found(binary, folder)
+        self.nodes, self.slow_link = found(binary, folder)
         self.secured = Secured(binary, folder, len(self.nodes) + 1)
         self.notifier = Notifier(folder)
         targets, jobs = [node.instance for node in self.nodes], [self.secured.scrape_config()]
@@ -51,6 +51,7 @@ class Bench:
             with contextlib.suppress(ProcessLookupError):
                 node.resume()
             node.kill()
+        self.slow_link.stop()
 
 
 @contextlib.contextmanager

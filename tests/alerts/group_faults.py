@@ -18,6 +18,12 @@ REPLACED = 40 * MIB
 # Length of a pause: a death is noticed in 1.5 s, and elections follow by rank.
 PAUSE_SECONDS = 5
 
+# More than a promise lasts, and less than a death takes to be noticed.
+LATE_SECONDS = 1.1
+
+# A third of the keys has its leader at the first node, and a read of them takes a second there.
+READERS_PER_KEY = 3
+
 
 def consistent_reads(node):
     """Reads of a consistent type, which is made if it is missing."""
@@ -70,6 +76,20 @@ def elections(bench):
             over.set()
             thread.join()
     bench.clears("AnnuletManyElections")
+
+
+def slow_link(bench):
+    """Messages of the others come late at the first node: promises to it end before they arrive."""
+    one = bench.nodes[0]
+    by_lease = f'annulet_consistent_lease_reads_total{{instance="{one.instance}"}} > 0'
+    with asking(*consistent_reads(one) * READERS_PER_KEY):
+        bench.scraper.until("the node reads by leases", lambda: bench.scraper.query(by_lease))
+        bench.slow_link.delay = LATE_SECONDS
+        try:
+            bench.fires("AnnuletLeasesDoNotHold", one)
+        finally:
+            bench.slow_link.delay = 0.0
+        bench.clears("AnnuletLeasesDoNotHold")
 
 
 def damaged_group(bench):

@@ -14,6 +14,9 @@ FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 # Less than the parts of a node need together.
 LITTLE_MEMORY = "64MiB"
 
+# Threads that try passwords, some tens of them a second together.
+GUESSERS = 8
+
 # Lines of a log without a reader: more than a pipe and the queue hold.
 LINES = 20_000
 
@@ -155,6 +158,15 @@ def user_limit(bench):
         with asking(secured.read):
             bench.fires("AnnuletUserLimitReached", secured)
         bench.clears("AnnuletUserLimitReached")
+
+
+def wrong_passwords(bench):
+    """Many addresses try passwords, more than the node may hash."""
+    with bench.secured.scraped(bench.scraper):
+        with asking(*[bench.secured.guess] * GUESSERS):
+            bench.fires("AnnuletLoginsPutOff", bench.secured)
+        bench.clears("AnnuletLoginsPutOff")
+
 
 
 def old_list(bench):

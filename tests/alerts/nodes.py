@@ -12,6 +12,8 @@ import time
 import urllib.error
 import urllib.request
 
+from slow_link import SlowLink
+
 # A bound on waiting, far beyond what is usual: it only ends what would hang.
 PATIENCE_SECONDS = 60
 POLL_SECONDS = 0.1
@@ -146,18 +148,22 @@ def make_certificate(binary, folder, name, days):
 
 
 def found(binary, folder):
-    """Starts three nodes, each with a small disk of its own, which nobody else fills."""
+    """Starts three nodes, each with a small disk of its own, which nobody else fills, and the link to the first one."""
     ports = [free_ports(3) for _ in range(3)]
+    listen = free_ports(1)[0]
+    slow_link = SlowLink(ports[0][2], listen)
     members = ",".join(f"n{number}@127.0.0.1=127.0.0.1:{peers}" for number, (_, _, peers) in enumerate(ports, 1))
     certs = os.path.join(folder, "certs")
     nodes = []
     for number, (pb, http, _) in enumerate(ports, 1):
-        options = ["--cluster", members, "--ring-size", "64", "--peer-ca", f"{certs}/ca.pem"]
+        options = ["--cluster", members, "--ring-size", "64", "--peer-ca", f"{certs}/ca.pem", "--strong-reads", "lease"]
         options += ["--peer-cert", f"{certs}/n{number}.pem", "--peer-key", f"{certs}/n{number}.key"]
+        if number == 1:
+            options += ["--peer-listen", f"127.0.0.1:{listen}", "--peer-address", f"127.0.0.1:{ports[0][2]}"]
         nodes.append(Node(binary, folder, number, (pb, http), options))
     for node in nodes:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", node.data], check=True)
         make_certificate(binary, folder, node.name, 365)
         node.start()
     until("the nodes are ready", lambda: all(node.is_ready() for node in nodes))
-    return nodes
+    return nodes, slow_link

@@ -2,12 +2,11 @@
 
 import base64
 import contextlib
+import http.client
 import json
 import os
 import ssl
 import subprocess
-import urllib.error
-import urllib.request
 
 from nodes import Node, free_ports, until
 
@@ -36,6 +35,7 @@ class Secured(Node):
 
     def __init__(self, binary, folder, number):
         self.clients = os.path.join(folder, "clients")
+        self.guesses = 0
         pb, http, https = free_ports(3)
         options = ["--https-listen", f"{HOST}:{https}", "--tls-cert", self.file(f"{HOST}.pem")]
         options += ["--tls-key", self.file(f"{HOST}.key"), "--tls-client-ca", self.file("ca.pem")]
@@ -81,17 +81,29 @@ class Secured(Node):
 
     def read(self):
         """The status of a read of the limited user; 0 if there is none."""
-        login = base64.b64encode(f"{LIMITED}:{PASSWORD}".encode()).decode()
-        url = f"https://{self.instance}/buckets/b/keys/k"
-        request = urllib.request.Request(url, headers={"Authorization": f"Basic {login}"})
+        return self.read_as(LIMITED, PASSWORD, HOST)
+
+    def guess(self):
+        """A read by a user that nobody has, each from another address."""
+        self.guesses += 1
+        high, low = divmod(self.guesses, 250)
+        return self.read_as(f"user{self.guesses}", "a wrong password", f"127.1.{high % 250}.{low + 1}")
+
+    def read_as(self, user, password, address):
+        """The status of a read by a user from an address; 0 if there is none."""
+        login = base64.b64encode(f"{user}:{password}".encode()).decode()
         trust = ssl.create_default_context(cafile=self.file("ca.pem"))
+        host, port = self.instance.split(":")
+        connection = http.client.HTTPSConnection(
+            host, int(port), timeout=20, source_address=(address, 0), context=trust
+        )
         try:
-            with urllib.request.urlopen(request, timeout=20, context=trust) as answer:
-                return answer.status
-        except urllib.error.HTTPError as error:
-            return error.code
+            connection.request("GET", "/buckets/b/keys/k", headers={"Authorization": f"Basic {login}"})
+            return connection.getresponse().status
         except OSError:
             return 0
+        finally:
+            connection.close()
 
     def scrape_config(self):
         """The job of Prometheus, without a target yet."""
