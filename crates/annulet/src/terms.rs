@@ -15,6 +15,10 @@ fn meaning(answer: &str) -> Option<String> {
     let fixed = match answer {
         errors::MATCH_FOUND => "the object exists already",
         errors::MODIFIED => "the object has changed since it was read",
+        errors::FAILED => {
+            "nothing was done: the object exists or has changed, and a write replaces the version of its --vclock only; \
+             `annulet kv head` shows the present one"
+        }
         errors::NOTFOUND => "no such object",
         errors::NO_TYPE => "no active bucket type has that name: `annulet kv types` lists the types",
         errors::TIMEOUT => "timeout: a write may or may not have been carried out",
@@ -22,6 +26,9 @@ fn meaning(answer: &str) -> Option<String> {
             "nothing was done: the object's group has no leader, see `annulet admin strong status` at each node"
         }
         errors::OVERLOAD => "the node is overloaded: try again later",
+        errors::RATE_LIMITED => {
+            "nothing was done: the user is at a limit of operations or bytes, try again later"
+        }
         errors::INSUFFICIENT_VNODES | errors::TOO_MANY_FAILS => "too few replicas answer",
         _ => return term(answer),
     };
@@ -134,11 +141,13 @@ mod tests {
         let words = [
             errors::MATCH_FOUND,
             errors::MODIFIED,
+            errors::FAILED,
             errors::NOTFOUND,
             errors::NO_TYPE,
             errors::TIMEOUT,
             errors::UNAVAILABLE,
             errors::OVERLOAD,
+            errors::RATE_LIMITED,
             errors::INSUFFICIENT_VNODES,
             errors::TOO_MANY_FAILS,
         ]
