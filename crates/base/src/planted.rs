@@ -107,6 +107,10 @@ pub enum Planted {
     ErasedUnseen,
     /// A gauge is exported to Prometheus as a counter.
     GaugeAsCounter,
+    /// A series has a key of a client as a label, so that their number grows with that of keys.
+    KeyAsLabel,
+    /// A change that is refused has no line in the audit log.
+    AuditLineMissing,
     /// A slow request is a line of the log when it ends, and not while it waits.
     SlowLineAtTheEnd,
     /// A node says that it is ready while a store takes no writes.

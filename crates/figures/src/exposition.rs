@@ -217,7 +217,8 @@ fn add_peers<'r>(figure: &Figure, reading: &'r Reading, series: &mut Vec<Series<
 }
 
 fn labels(figure: &Figure) -> LabelSet<'static> {
-    figure.labels.iter().map(|(label, value)| (*label, Cow::Borrowed(*value))).collect()
+    let key = base::planted!(KeyAsLabel).then_some(&("key", "k1"));
+    figure.labels.iter().chain(key).map(|(label, value)| (*label, Cow::Borrowed(*value))).collect()
 }
 
 /// The value in the base unit.
@@ -349,6 +350,35 @@ mod tests {
         ] {
             assert_eq!(Format::accepted(accept.as_bytes()), format, "{accept}");
         }
+    }
+
+    /// Values of all other labels are of the table, so the number of series is bounded.
+    #[test]
+    fn only_peers_levels_and_edges_are_labels_beside_those_of_the_table() {
+        let of_table = FIGURES.iter().flat_map(|figure| figure.labels.iter().map(|(label, _)| *label));
+        let known: Vec<&str> = of_table.chain([PEER, LEVEL, "le"]).collect();
+        let text = exposition(reading(), Format::Text).unwrap();
+        let mut seen = 0;
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let Some((_, labels)) = line.split_once('{') else { continue };
+            for label in
+                labels.split_once('}').unwrap().0.split("\",").flat_map(|label| label.split('=').next())
+            {
+                assert!(known.contains(&label), "{line}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 10, "{text}");
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn planted_key_as_label_is_seen() {
+        base::planted::plant(Some(base::planted::Planted::KeyAsLabel));
+        let caught =
+            std::panic::catch_unwind(only_peers_levels_and_edges_are_labels_beside_those_of_the_table);
+        base::planted::plant(None);
+        assert!(caught.is_err(), "a label with a key passes the test");
     }
 
     /// A gauge that is exported as a counter has another name and another type: a test of the product's rows sees it.
