@@ -1,31 +1,27 @@
-//! Catch-up of voters that fell far behind, and the reaping of tombstones: the store's part in both.
+//! Catch-up of voters that fell far behind: the store's part in it.
 //!
 //! Sender: a part is a page of heads with versions above the base, whose values are then looked up. A page shows all
 //! that was applied when the part was wanted, because it is read when that may be acknowledged.
 //! Receiver: parts (`incoming_part.rs`) and records go to the journal (`journal.rs`).
-//!
-//! Reaping: when the entry is applied, tombstones are looked for, and removed if they still stand in the same step. A
-//! process that ends before leaves tombstones, which the next reaping removes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
 
 use base::Monotonic;
 use bytes::Bytes;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit};
-use engine::{Found, Lookup, Seq, Want, Write};
+use engine::{Found, Lookup, Seq, Want};
 use kv::consistent::{join_object, stored_version, version_of};
 use object::key;
 use strong::catch_up::{
     CatchUpContents, CatchUpMessage, Item, PART_BYTES_MAX, Place, ReceiverInput, ReceiverOutput, Sender,
     SenderInput, SenderOutput, ToSender,
 };
-use strong::group::{Input, REAP_SILENCE, VoterId};
+use strong::group::{Input, VoterId};
 
 use super::group::{GroupKey, epoch_of};
 use super::journal::{drop_keys, types_of};
 use super::links::{endpoint_here, endpoint_of, voter_of};
+use super::reaping::TombstoneSearch;
 use super::serve::WaitingLookup;
 use super::{ConsistentGroups, Todo};
 use crate::hop::ShardId;
@@ -35,12 +31,6 @@ use crate::shard::owners::ScanOwner;
 
 /// Keys of one part at most: some tens of kilobytes of them.
 const PART_KEYS_MAX: usize = 256;
-
-/// Tombstones looked for at once.
-const REAPED_AT_ONCE: usize = 1_024;
-
-/// Interval of a leader's reapings while keys are deleted. Reaping stays one interval behind.
-const REAP_EVERY: Duration = Duration::from_mins(5);
 
 /// A part that waits until its page shows all that was applied.
 pub(super) struct Wanted {
@@ -74,7 +64,7 @@ pub(super) enum Scan {
     /// Of a part.
     Part(Wanted),
     /// Of tombstones.
-    Reap { through: u64, end: Bytes, types: Arc<BTreeSet<Bytes>> },
+    Tombstones(TombstoneSearch),
 }
 
 /// Ends of catch-ups that have something to do, by time and state.
@@ -88,8 +78,6 @@ pub(super) struct Transfers {
     parts: BTreeMap<u64, Part>,
     /// The number of the last one.
     last_part: u64,
-    /// Leaders with tombstones.
-    reapers: BTreeSet<(Monotonic, GroupKey)>,
 }
 
 impl ConsistentGroups {
@@ -112,17 +100,13 @@ impl ConsistentGroups {
         self.transfers.senders.remove(&(key, voter));
     }
 
-    /// When a sending end or a reaping has something to do.
+    /// When a sending end has something to do.
     pub(super) fn catch_up_timer(&self) -> Option<Monotonic> {
-        let senders = self
-            .transfers
-            .senders
-            .iter()
-            .filter_map(|(key, voter)| self.groups.get(key)?.senders.get(voter)?.next_timer());
-        senders.chain(self.transfers.reapers.first().map(|(at, _)| *at)).min()
+        let senders = self.transfers.senders.iter();
+        senders.filter_map(|(key, voter)| self.groups.get(key)?.senders.get(voter)?.next_timer()).min()
     }
 
-    /// Lets sending ends and reapings take their time.
+    /// Lets sending ends take their time.
     pub(super) fn tick_catch_ups(&mut self, env: &mut Env, now: Monotonic) {
         for (key, voter) in self.transfers.senders.clone() {
             let Some(held) = self.groups.get(&key) else {
@@ -135,19 +119,6 @@ impl ConsistentGroups {
             }
         }
         self.begin_pages(env);
-        while let Some(&(at, key)) = self.transfers.reapers.first()
-            && at <= now
-        {
-            self.transfers.reapers.remove(&(at, key));
-            if let Some(held) = self.groups.get_mut(&key) {
-                held.reap_at = None;
-                let is_behind = held.group.leads() && held.group.reaped() < held.group.applied();
-                self.todo.push_back(Todo::Step(key, Input::Reap { silence: REAP_SILENCE }));
-                if is_behind {
-                    self.note_deletion(env, key);
-                }
-            }
-        }
     }
 
     fn step_sender(&mut self, env: &mut Env, key: GroupKey, voter: VoterId, input: SenderInput) {
@@ -330,7 +301,7 @@ impl ConsistentGroups {
         }
     }
 
-    fn scan(
+    pub(super) fn scan(
         &mut self,
         env: &mut Env,
         start: Bytes,
@@ -369,16 +340,9 @@ impl ConsistentGroups {
                 self.note_damage(wanted.key, &Err::<(), _>(error));
                 self.break_catch_up(wanted.key, (wanted.voter, wanted.number));
             }
-            (Some(Scan::Reap { through, end, types }), Ok(page)) => {
-                for (key, _) in page.items.iter() {
-                    self.reap_key(env, Bytes::copy_from_slice(key), through, false);
-                }
-                if let Some(next) = page.next {
-                    self.look_for_tombstones(env, next, end, through, types);
-                }
-            }
+            (Some(Scan::Tombstones(search)), Ok(page)) => self.reap_page(env, search, page),
             // The next reaping removes the rest.
-            (Some(Scan::Reap { .. }) | None, _) => {}
+            (Some(Scan::Tombstones(_)) | None, _) => {}
         }
         self.run(env);
     }
@@ -458,53 +422,6 @@ impl ConsistentGroups {
         }
         self.step_sender(env, key, voter, SenderInput::Folded { number, applied, items, is_last });
     }
-
-    /// Notes that a key was deleted: tombstones are reaped some time later, if this store leads then.
-    pub(super) fn note_deletion(&mut self, env: &mut Env, key: GroupKey) {
-        let at = env.now() + REAP_EVERY;
-        let Some(held) = self.groups.get_mut(&key).filter(|held| held.reap_at.is_none()) else { return };
-        held.reap_at = Some(at);
-        self.transfers.reapers.insert((at, key));
-    }
-
-    /// Looks for the tombstones that an applied entry lets go.
-    pub(super) fn begin_reap(&mut self, env: &mut Env, key: GroupKey, through: u64) {
-        let types = Arc::new(types_of(env, key.n_val).into_iter().collect());
-        let range = key::objects_at(key.prefix);
-        self.look_for_tombstones(env, range.start.into(), range.end.into(), through, types);
-    }
-
-    fn look_for_tombstones(
-        &mut self,
-        env: &mut Env,
-        start: Bytes,
-        end: Bytes,
-        through: u64,
-        types: Arc<BTreeSet<Bytes>>,
-    ) {
-        let wanted = Arc::clone(&types);
-        let visitor = move |key: &[u8], head: &[u8]| {
-            if is_of(&wanted, key) && is_reaped(head, through) { Visit::Take } else { Visit::Skip }
-        };
-        if let Some(id) = self.scan(env, start, end.clone(), REAPED_AT_ONCE, visitor) {
-            self.scans.insert(id, Scan::Reap { through, end, types });
-        }
-    }
-
-    /// Removes a key if it still is a tombstone. A lookup that waits for the disk is made twice at most.
-    pub(super) fn reap_key(&mut self, env: &mut Env, key: Bytes, through: u64, is_second: bool) {
-        match env.store.lookup(&key, Want::Head) {
-            Lookup::Done(Ok(Some(found))) if is_reaped(&found.head, through) => {
-                // A store that refuses it keeps the tombstone until the next reaping.
-                drop(env.store.write(&[Write::Delete { key: &key }]));
-            }
-            Lookup::Done(_) => {}
-            Lookup::NeedsIo(id) if !is_second => {
-                self.served.wait_for(id, WaitingLookup::Reap { key, through });
-            }
-            Lookup::NeedsIo(id) => self.served.ignore(id),
-        }
-    }
 }
 
 impl Part {
@@ -531,12 +448,6 @@ fn is_damage<T>(found: &Result<T, engine::Error>) -> bool {
 }
 
 /// Whether a ledger key is of one of these bucket types.
-fn is_of(types: &BTreeSet<Bytes>, ledger_key: &[u8]) -> bool {
+pub(super) fn is_of(types: &BTreeSet<Bytes>, ledger_key: &[u8]) -> bool {
     key::bucket_type_of(ledger_key).is_some_and(|name| types.contains(&*name))
-}
-
-/// Whether a head is a tombstone that a reaping through an index lets go.
-fn is_reaped(head: &[u8], through: u64) -> bool {
-    let is_tombstone = matches!(version_of(head), Ok(None));
-    is_tombstone && stored_version(head).is_ok_and(|version| version.index() <= through)
 }

@@ -9,7 +9,7 @@
 //! 4. Reachability of peers follows the liveness of nodes and the agreement (`peers.rs`): groups of a dead leader stand
 //!    for election, those that settled without a voter are woken when it is back, and those with a lost store hear of
 //!    the new one, so that their leaders replace the voter.
-//! 5. Voters that fell far behind are caught up, and tombstones are reaped (`catch_up.rs`).
+//! 5. Voters that fell far behind are caught up (`catch_up.rs`), and tombstones are reaped (`reaping.rs`).
 //! 6. Processes promise each other not to vote against their leaders (`liveness/promises.rs`), and leaders with a
 //!    majority's promises serve reads without a round (`serve.rs`).
 //! 7. At a clean stop all groups are handed over, and later those whose preferred voter is another one (`leaders.rs`).
@@ -38,6 +38,7 @@ mod journal;
 mod leaders;
 mod links;
 mod peers;
+mod reaping;
 pub mod recover;
 pub mod report;
 mod serve;
@@ -121,6 +122,7 @@ pub(crate) struct ConsistentGroups {
     todo: VecDeque<Todo>,
     scans: BTreeMap<engine::fold::ScanId, catch_up::Scan>,
     transfers: catch_up::Transfers,
+    reapers: reaping::Reapers,
     /// The process is registered with the store's birth.
     is_registered: bool,
     /// The birth that `is_registered` was decided for.
@@ -162,6 +164,7 @@ impl ConsistentGroups {
             todo: VecDeque::new(),
             scans: BTreeMap::new(),
             transfers: catch_up::Transfers::default(),
+            reapers: reaping::Reapers::default(),
             is_registered: false,
             birth: None,
             hand_overs: leaders::HandOvers::default(),
@@ -196,6 +199,7 @@ impl ConsistentGroups {
         self.tick_groups(env, now);
         self.wake(env, now);
         self.tick_catch_ups(env, now);
+        self.tick_reapers(env, now);
         self.give_back(env, now);
         self.retry_waiting(env, now);
         self.run(env);
@@ -230,6 +234,7 @@ impl ConsistentGroups {
             .into_iter()
             .chain(notes)
             .chain(self.catch_up_timer())
+            .chain(self.reapers.next_timer())
             .chain(wakes.into_iter().chain(requests).flatten())
             .min()
     }
