@@ -55,7 +55,10 @@ impl ConsistentGroups {
     fn record_of(&self, env: &Env, key: GroupKey) -> Option<DormantGroup> {
         let held = self.groups.get(&key)?;
         let is_marked = held.voters.iter().any(|voter| self.marked.is_marked(key, *voter));
-        if !held.is_idle() || is_marked || self.waiting.has(key) || self.journal.has_record_of(key) {
+        // A follower reaps nothing by itself.
+        let is_reaping = held.group.leads() && self.deletions.has(key);
+        let has_work = !held.is_idle() || self.waiting.has(key) || self.journal.has_record_of(key);
+        if is_marked || is_reaping || has_work {
             return None;
         }
         let record = held.group.dormant()?;

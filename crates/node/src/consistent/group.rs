@@ -78,8 +78,6 @@ pub(super) struct HeldGroup {
     pub inputs: VecDeque<Input>,
     /// Versions of keys whose entries are about to be applied, as the ledger has them.
     pub known: BTreeMap<Bytes, Option<u64>>,
-    /// When tombstones may be reaped next, on a leader.
-    pub reap_at: Option<Monotonic>,
     /// When its preferred voter was asked last to lead.
     pub given_back: Option<Monotonic>,
     /// Writes of requests that are not applied, for the log of slow requests.
@@ -94,14 +92,12 @@ impl HeldGroup {
         !self.outputs.is_empty()
     }
 
-    /// Whether nothing of the store's part in it is under way. A follower reaps nothing by itself.
+    /// Whether nothing of the store's part in it is under way, but for the reaping of tombstones.
     pub fn is_idle(&self) -> bool {
-        let is_reaping = self.reap_at.is_some() && self.group.leads();
         self.outputs.is_empty()
             && self.inputs.is_empty()
             && self.checkpoint.is_none()
             && self.senders.is_empty()
-            && !is_reaping
     }
 
     /// Whether a request has somewhere to go: this store leads and is ready, or another one leads.
@@ -394,7 +390,6 @@ impl ConsistentGroups {
             outputs: VecDeque::new(),
             inputs: VecDeque::new(),
             known: BTreeMap::new(),
-            reap_at: None,
             given_back: None,
             proposed: ProposedWrites::default(),
             was_used: true,

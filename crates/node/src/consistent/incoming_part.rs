@@ -75,6 +75,11 @@ impl IncomingPart {
 impl ConsistentGroups {
     /// Takes a part that the receiving end of a group wants written.
     pub(super) fn take_part(&mut self, env: &mut Env, key: GroupKey, drops: bool, items: Vec<Item>) {
+        let deletions = items.iter().filter(|item| item.object.is_none());
+        if let Some(last) = deletions.map(|item| item.version.index()).max() {
+            self.note_deletion(env, key, last);
+        }
+
         let Some(held) = self.groups.get_mut(&key) else { return };
         debug_assert!(held.part.items.is_empty(), "the receiving end waits for the part before");
         let mut part = IncomingPart { drops, items, ..IncomingPart::default() };

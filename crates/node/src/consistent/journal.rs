@@ -178,7 +178,7 @@ impl ConsistentGroups {
         held.part.on_applied(entries, epoch);
         for entry in entries {
             match &entry.payload {
-                Payload::Write(write) if write.object.is_none() => self.note_deletion(env, key),
+                Payload::Write(write) if write.object.is_none() => self.note_deletion(env, key, entry.index),
                 Payload::Reap { through } => self.begin_reap(env, key, *through),
                 Payload::Configuration(configuration) => self.count_replacement(env, key, configuration),
                 _ => {}

@@ -122,7 +122,7 @@ pub(crate) struct ConsistentGroups {
     todo: VecDeque<Todo>,
     scans: BTreeMap<engine::fold::ScanId, catch_up::Scan>,
     transfers: catch_up::Transfers,
-    reapers: reaping::Reapers,
+    deletions: reaping::Deletions,
     /// The process is registered with the store's birth.
     is_registered: bool,
     /// The birth that `is_registered` was decided for.
@@ -164,7 +164,7 @@ impl ConsistentGroups {
             todo: VecDeque::new(),
             scans: BTreeMap::new(),
             transfers: catch_up::Transfers::default(),
-            reapers: reaping::Reapers::default(),
+            deletions: reaping::Deletions::default(),
             is_registered: false,
             birth: None,
             hand_overs: leaders::HandOvers::default(),
@@ -199,7 +199,7 @@ impl ConsistentGroups {
         self.tick_groups(env, now);
         self.wake(env, now);
         self.tick_catch_ups(env, now);
-        self.tick_reapers(env, now);
+        self.tick_reapings(env, now);
         self.give_back(env, now);
         self.retry_waiting(env, now);
         self.run(env);
@@ -234,7 +234,7 @@ impl ConsistentGroups {
             .into_iter()
             .chain(notes)
             .chain(self.catch_up_timer())
-            .chain(self.reapers.next_timer())
+            .chain(self.deletions.next_timer())
             .chain(wakes.into_iter().chain(requests).flatten())
             .min()
     }
@@ -250,7 +250,10 @@ impl ConsistentGroups {
         let mut outputs = Vec::new();
         let has_led = held.group.leads();
         held.group.step(input, env.now(), &mut outputs);
-        env.counters.consistent_elections += u64::from(!has_led && held.group.leads());
+        if !has_led && held.group.leads() {
+            env.counters.consistent_elections += 1;
+            self.plan_reaping(env, key);
+        }
         self.carry_out(env, key, outputs.into());
     }
 
@@ -391,6 +394,7 @@ impl ConsistentGroups {
         assert!(self.groups.len() <= GROUPS_MAX, "groups are bounded");
         let has_groups = !self.groups.is_empty() || !self.dormant.is_empty();
         assert!(!has_groups || self.is_registered, "groups are of a registered store");
+        self.deletions.invariants();
     }
 
     /// Gives an answer of a group to its request.

@@ -86,6 +86,7 @@ impl ConsistentGroups {
         self.left.extend(std::mem::take(&mut self.groups).into_keys());
         self.left.extend(self.dormant.take_all());
         self.live.clear();
+        self.deletions.clear();
         self.left.append(&mut self.refused);
         self.left_birth = self.birth;
         self.timers.clear();

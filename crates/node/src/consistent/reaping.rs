@@ -1,10 +1,18 @@
 //! Reaping of the tombstones of consistent keys.
 //!
-//! 1. Some time after a deletion the leader proposes an entry through which tombstones are reaped (`strong`).
-//! 2. When the entry is applied, each store looks for its tombstones, and removes those that still stand in the same
-//!    step. A process that ends before leaves tombstones, which the next reaping removes.
+//! 1. Each store notes the last deletion of a group as it is applied, or comes in a catch-up.
+//! 2. Some time later the leader proposes an entry through which tombstones are reaped (`strong`), again until one has
+//!    passed the noted deletion. A voter that becomes the leader goes on with its own note.
+//! 3. When the entry is applied, each store looks for its tombstones, and removes those that still stand in the same
+//!    step. A note that the entry has passed goes.
+//!
+//! Invariants: a leader with a note has a timer; without one it proposes nothing, and may be unloaded. The entries of
+//! reapings are no deletions, so reaping ends.
+//!
+//! Left out: notes over a start of the process. Tombstones of earlier deletions, and those of a search that a start
+//! ended, go with the group's next reaping.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,14 +37,68 @@ const REAPED_AT_ONCE: usize = 1_024;
 /// Interval of a leader's reapings while keys are deleted. Reaping stays one interval behind.
 const REAP_EVERY: Duration = Duration::from_mins(5);
 
-/// Leaders with tombstones, by the time of their next reaping.
+/// Deletions of a shard's groups that no applied reaping has passed, and the timers of their leaders.
 #[derive(Default)]
-pub(super) struct Reapers(BTreeSet<(Monotonic, GroupKey)>);
+pub(super) struct Deletions {
+    /// The index of the last deletion of each group. A group keeps it while it is dormant.
+    last: BTreeMap<GroupKey, u64>,
+    /// When the leaders here reap next.
+    due: BTreeMap<GroupKey, Monotonic>,
+    /// The same, by time.
+    timers: BTreeSet<(Monotonic, GroupKey)>,
+}
 
-impl Reapers {
+impl Deletions {
     /// When a leader reaps next.
     pub fn next_timer(&self) -> Option<Monotonic> {
-        self.0.first().map(|(at, _)| *at)
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Whether a group has a deletion that no applied reaping has passed.
+    pub fn has(&self, key: GroupKey) -> bool {
+        self.last.contains_key(&key)
+    }
+
+    /// Forgets all: the store leaves its groups.
+    pub fn clear(&mut self) {
+        *self = Deletions::default();
+    }
+
+    /// Notes a deletion of a group.
+    fn note(&mut self, key: GroupKey, index: u64) {
+        let last = self.last.entry(key).or_insert(index);
+        *last = index.max(*last);
+    }
+
+    /// Notes that a reaping through an index is applied.
+    fn on_reaped(&mut self, key: GroupKey, through: u64) {
+        if self.last.get(&key).is_some_and(|last| *last <= through) {
+            self.last.remove(&key);
+            if let Some(at) = self.due.remove(&key) {
+                self.timers.remove(&(at, key));
+            }
+        }
+    }
+
+    /// Sets the timer of a leader with a deletion, unless it has one.
+    fn set_timer(&mut self, key: GroupKey, at: Monotonic) {
+        if self.last.contains_key(&key) && !self.due.contains_key(&key) {
+            self.due.insert(key, at);
+            self.timers.insert((at, key));
+        }
+    }
+
+    /// Takes a group whose timer is due.
+    fn take_due(&mut self, now: Monotonic) -> Option<GroupKey> {
+        let &(at, key) = self.timers.first().filter(|(at, _)| *at <= now)?;
+        self.timers.remove(&(at, key));
+        self.due.remove(&key);
+        Some(key)
+    }
+
+    pub fn invariants(&self) {
+        debug_assert_eq!(self.due.len(), self.timers.len(), "each timer is kept twice");
+        debug_assert!(self.due.keys().all(|key| self.last.contains_key(key)), "timers are of deletions");
     }
 }
 
@@ -48,33 +110,32 @@ pub(super) struct TombstoneSearch {
 }
 
 impl ConsistentGroups {
-    /// Lets reapings take their time.
-    pub(super) fn tick_reapers(&mut self, env: &mut Env, now: Monotonic) {
-        while let Some(&(at, key)) = self.reapers.0.first()
-            && at <= now
-        {
-            self.reapers.0.remove(&(at, key));
-            if let Some(held) = self.groups.get_mut(&key) {
-                held.reap_at = None;
-                let is_behind = held.group.leads() && held.group.reaped() < held.group.applied();
+    /// Lets leaders reap whose time has come.
+    pub(super) fn tick_reapings(&mut self, env: &mut Env, now: Monotonic) {
+        while let Some(key) = self.deletions.take_due(now) {
+            if self.groups.get(&key).is_some_and(|held| held.group.leads()) {
                 self.todo.push_back(Todo::Step(key, Input::Reap { silence: REAP_SILENCE }));
-                if is_behind {
-                    self.note_deletion(env, key);
-                }
+                self.plan_reaping(env, key);
             }
         }
     }
 
-    /// Notes that a key was deleted: tombstones are reaped some time later, if this store leads then.
-    pub(super) fn note_deletion(&mut self, env: &mut Env, key: GroupKey) {
-        let at = env.now() + REAP_EVERY;
-        let Some(held) = self.groups.get_mut(&key).filter(|held| held.reap_at.is_none()) else { return };
-        held.reap_at = Some(at);
-        self.reapers.0.insert((at, key));
+    /// Notes that a key was deleted by an entry.
+    pub(super) fn note_deletion(&mut self, env: &Env, key: GroupKey, index: u64) {
+        self.deletions.note(key, index);
+        self.plan_reaping(env, key);
     }
 
-    /// Looks for the tombstones that an applied entry lets go.
+    /// Sets the timer of a group that is led here and has a deletion.
+    pub(super) fn plan_reaping(&mut self, env: &Env, key: GroupKey) {
+        if self.groups.get(&key).is_some_and(|held| held.group.leads()) {
+            self.deletions.set_timer(key, env.now() + REAP_EVERY);
+        }
+    }
+
+    /// Takes an applied entry that lets tombstones go, and looks for them.
     pub(super) fn begin_reap(&mut self, env: &mut Env, key: GroupKey, through: u64) {
+        self.deletions.on_reaped(key, through);
         let types = Arc::new(types_of(env, key.n_val).into_iter().collect());
         let range = key::objects_at(key.prefix);
         let search = TombstoneSearch { through, end: range.end.into(), types };
@@ -121,4 +182,34 @@ impl ConsistentGroups {
 fn is_reaped(head: &[u8], through: u64) -> bool {
     let is_tombstone = matches!(version_of(head), Ok(None));
     is_tombstone && stored_version(head).is_ok_and(|version| version.index() <= through)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: GroupKey = GroupKey { n_val: 3, prefix: 7 };
+
+    #[test]
+    fn a_deletion_is_reaped_until_a_reaping_has_passed_it() {
+        let mut deletions = Deletions::default();
+        deletions.set_timer(KEY, Monotonic(1));
+        assert_eq!(deletions.next_timer(), None, "there is nothing to reap");
+
+        deletions.note(KEY, 5);
+        deletions.note(KEY, 4);
+        deletions.set_timer(KEY, Monotonic(10));
+        deletions.set_timer(KEY, Monotonic(20));
+        assert_eq!((deletions.next_timer(), deletions.take_due(Monotonic(9))), (Some(Monotonic(10)), None));
+        assert_eq!(deletions.take_due(Monotonic(10)), Some(KEY));
+        assert_eq!(deletions.next_timer(), None);
+
+        deletions.set_timer(KEY, Monotonic(30));
+        deletions.on_reaped(KEY, 4);
+        assert!(deletions.has(KEY), "the later deletion is not passed");
+        deletions.invariants();
+        deletions.on_reaped(KEY, 5);
+        assert_eq!((deletions.has(KEY), deletions.next_timer()), (false, None));
+        deletions.invariants();
+    }
 }

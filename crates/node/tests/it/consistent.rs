@@ -49,7 +49,7 @@ pub fn agreement(cluster: &Cluster) -> Agreement {
 }
 
 /// Publishes the processes that run.
-fn agree(cluster: &mut Cluster) {
+pub fn agree(cluster: &mut Cluster) {
     cluster.run();
     let agreement = Arc::new(agreement(cluster));
     for shard in cluster.nodes.iter_mut().flatten() {
@@ -124,7 +124,7 @@ pub fn put(
     ask(cluster, node, put_request(name, value, context)).map(drop)
 }
 
-fn delete(cluster: &mut Cluster, node: usize, name: &str, context: Option<Bytes>) -> Result<(), Error> {
+pub fn delete(cluster: &mut Cluster, node: usize, name: &str, context: Option<Bytes>) -> Result<(), Error> {
     let delete = DeleteRequest { context, ..DeleteRequest::new(bucket(), key(name)) };
     ask(cluster, node, Request::Delete(delete)).map(drop)
 }

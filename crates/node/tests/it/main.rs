@@ -11,6 +11,7 @@ mod clocks;
 mod cluster;
 mod common;
 mod consistent;
+mod consistent_reaping;
 mod contexts;
 mod deadlines;
 mod dormant_groups;
