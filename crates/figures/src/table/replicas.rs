@@ -79,7 +79,9 @@ pub(super) const REPLICAS: &[Figure] = rows! {
     Counter "consistent_unloads" "annulet_consistent_unloads" Count:
         "consistent groups at rest that left memory, so that others have room";
     Counter "consistent_elections_total" "annulet_consistent_elections" Count:
-        "times that a consistent group got its leader at this node";
+        "leaders of consistent groups elected at this node, without hand-overs; the first one of a group counts";
+    Counter "consistent_hand_overs_total" "annulet_consistent_hand_overs" Count:
+        "leaders of consistent groups at this node to which the leader before handed the group over";
     Counter "consistent_lease_reads_total" "annulet_consistent_lease_reads" Count:
         "reads of consistent types that leaders here answered by their leases, without a question to another node";
     Counter "consistent_index_reads_total" "annulet_consistent_index_reads" Count:

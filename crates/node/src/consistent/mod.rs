@@ -251,7 +251,10 @@ impl ConsistentGroups {
         let has_led = held.group.leads();
         held.group.step(input, env.now(), &mut outputs);
         if !has_led && held.group.leads() {
-            env.counters.consistent_elections += 1;
+            match held.group.is_handed_over() {
+                true => env.counters.consistent_hand_overs += 1,
+                false => env.counters.consistent_elections += 1,
+            }
             self.plan_reaping(env, key);
         }
         self.carry_out(env, key, outputs.into());

@@ -13,8 +13,10 @@ base::counters! {
         consistent_gets => "consistent_gets_total",
         /// Writes and deletes of consistent types begun.
         consistent_puts => "consistent_puts_total",
-        /// Times that a consistent group got its leader here.
+        /// Elections of leaders of consistent groups here that no hand-over caused, the first one of a group included.
         consistent_elections => "consistent_elections_total",
+        /// Leaders of consistent groups here to which the leader before has handed over.
+        consistent_hand_overs => "consistent_hand_overs_total",
         /// Reads of consistent types that leaders here answered by their leases.
         consistent_lease_reads => "consistent_lease_reads_total",
         /// Reads of consistent types that were confirmed by another node before they were answered here.

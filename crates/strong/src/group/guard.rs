@@ -87,6 +87,9 @@ impl Group {
             // The library's error says that it has no use for the message.
             drop(self.raw.step(message));
         }
+        if let Message::TimeoutNow { .. } = message {
+            self.note_asked_to_lead();
+        }
         self.note_led(from, &message);
         self.on_leases(from, process, &message, number);
         let is_leaders = matches!(message, Message::Append { .. } | Message::Heartbeat { .. });

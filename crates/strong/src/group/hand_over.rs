@@ -14,6 +14,7 @@
 use std::time::Duration;
 
 use base::Monotonic;
+use raft::StateRole;
 
 use super::Group;
 use super::identity::VoterId;
@@ -89,6 +90,19 @@ impl Group {
         if self.settles() && self.members().has_voter(voter) && self.can_take_over(voter) {
             self.ask_to_lead(voter);
         }
+    }
+
+    /// Notes that a leader's question to lead has come, which the library has seen: it stands for election by now, or
+    /// refused to.
+    pub(super) fn note_asked_to_lead(&mut self) {
+        if self.raw.raft.state != StateRole::Follower {
+            self.handed_over_term = self.term();
+        }
+    }
+
+    /// Whether this voter leads because the leader before asked it to. Otherwise its election had another cause.
+    pub fn is_handed_over(&self) -> bool {
+        self.leads() && self.handed_over_term == self.term()
     }
 
     fn ask_to_lead(&mut self, voter: VoterId) {

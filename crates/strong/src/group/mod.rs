@@ -367,6 +367,8 @@ pub struct Group {
     asked_to_lead: Option<(VoterId, Monotonic)>,
     /// The departure of this voter, whose process stops.
     departure: Departure,
+    /// The term for which this voter stood for election because a leader asked it to; zero: none.
+    handed_over_term: u64,
     /// The index through which tombstones could be reaped when that was asked last.
     reapable: u64,
     /// When this voter began to lead.

@@ -155,6 +155,7 @@ impl Group {
             is_incomplete: false,
             is_unreadable: false,
             asked_to_lead: None,
+            handed_over_term: 0,
             departure: Departure::default(),
             epoch: 0,
             reapable: 0,

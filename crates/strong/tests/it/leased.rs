@@ -312,6 +312,7 @@ fn a_leader_that_leaves_hands_over_at_once_and_does_not_come_back() {
     trio.step(0, Input::Leave);
     assert_eq!((trio.leaders(), trio.nodes[0].group.is_leaving()), (vec![1], true), "the first able voter");
     assert_eq!(trio.nodes[1].group.term(), term + 1);
+    assert!(trio.nodes[1].group.is_handed_over());
     assert!(!trio.serves(0));
     trio.ping_all();
     trio.run(10 * MILLISECOND);
@@ -322,6 +323,7 @@ fn a_leader_that_leaves_hands_over_at_once_and_does_not_come_back() {
     trio.step(1, Input::Reachable { voter: voter(2), is_up: false });
     trio.run(5 * SECOND);
     assert!(trio.nodes[2].group.leads() && !trio.nodes[0].group.leads(), "another one stands for election");
+    assert!(!trio.nodes[2].group.is_handed_over(), "nobody asked it to");
 }
 
 #[test]
@@ -350,6 +352,7 @@ fn a_preferred_voter_is_asked_if_it_has_all() {
     trio.step(0, Input::Reachable { voter: voter(2), is_up: true });
     trio.step(0, Input::HandOver { voter: voter(2) });
     assert_eq!(trio.leaders(), [2]);
+    assert!(trio.nodes[2].group.is_handed_over());
 }
 
 /// A leader with a stalled disk, whose write the others have committed.
