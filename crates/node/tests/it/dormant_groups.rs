@@ -2,18 +2,26 @@
 
 use std::time::Duration;
 
-use node::{GroupReport, GroupRole};
+use kv::{GetRequest, Request};
+use node::{GroupReport, GroupRole, StrongReads};
+use protocol::peer::VERSION;
 
 use crate::common::cluster::Cluster;
-use crate::consistent::{TAKEOVER, consistent, get, put};
+use crate::consistent::{TAKEOVER, bucket, consistent_with, get, key, put};
+
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+fn dormant(data: &tempfile::TempDir) -> Cluster {
+    dormant_with(data, StrongReads::Ask)
+}
 
 /// Three nodes of which each unloads all groups at rest, and that have written some keys.
-fn dormant(data: &tempfile::TempDir) -> Cluster {
-    let mut cluster = consistent(data);
+fn dormant_with(data: &tempfile::TempDir, strong_reads: StrongReads) -> Cluster {
+    let mut cluster = consistent_with(data, strong_reads, VERSION);
     for shard in cluster.nodes.iter_mut().flatten() {
         shard.bound_live_groups(0);
     }
-    for name in ["a", "b", "c", "d", "e"] {
+    for name in NAMES {
         put(&mut cluster, 0, name, "one", None).unwrap();
     }
     cluster.pass(TAKEOVER);
@@ -43,6 +51,36 @@ fn groups_at_rest_leave_memory_and_come_back_with_requests() {
     }
     let unloads = |node: usize| cluster.nodes[node].as_ref().unwrap().stats().counters.consistent_unloads;
     assert!((0..3).all(|node| unloads(node) > 0));
+}
+
+/// Begins the clean stop of a node that leads dormant groups. Then a node reads a key of each group, at most so long
+/// after the read was begun.
+fn read_while_a_leader_stops(strong_reads: StrongReads, wait: Duration) {
+    for asked in 0..3 {
+        let data = tempfile::tempdir().unwrap();
+        let mut cluster = dormant_with(&data, strong_reads);
+        // Requests on other groups renew the promises of all.
+        let (context, _) = get(&mut cluster, asked, NAMES[0]).unwrap();
+        put(&mut cluster, asked, NAMES[0], "two", Some(context)).unwrap();
+        let leads = |report: &GroupReport| report.role == GroupRole::Leader && report.is_dormant;
+        let stopped = (0..3).find(|node| reports(&cluster, *node).iter().any(leads)).unwrap();
+        cluster.nodes[stopped].as_mut().unwrap().begin_stop();
+        cluster.run();
+        for name in &NAMES[1..] {
+            let id = cluster.begin(asked, Request::Get(GetRequest::new(bucket(), key(name))));
+            cluster.pass(wait);
+            assert!(matches!(cluster.answers.remove(&id), Some(Ok(_))), "node {asked} key {name}");
+        }
+    }
+}
+
+/// The stop does not end by itself here, so nobody hears of the end of the process.
+#[test]
+fn requests_on_dormant_groups_wait_for_no_promise_while_their_leader_stops() {
+    let wait = strong::promise::PROMISE / 2;
+    for strong_reads in [StrongReads::Ask, StrongReads::Lease] {
+        read_while_a_leader_stops(strong_reads, wait);
+    }
 }
 
 /// Whether the groups that a dead node led have another leader in the end, though nobody asks for their keys.

@@ -7,7 +7,8 @@
 //! 3. The voter's requests for votes are marked, and pass promises.
 //!
 //! A leader that leaves takes no requests for [`LEAVE_PAUSE`], so that a voter can have all entries. They wait at the
-//! caller. A voter that leaves does not stand for election.
+//! caller. A voter that leaves does not stand for election. So a leader that slept, and that is loaded while its
+//! process stops, resigns at once: its followers elect another one.
 //!
 //! Invariant: a question that is lost costs a lease, and nothing else. The leader goes on to lead.
 
@@ -40,6 +41,17 @@ impl Group {
     pub(super) fn on_leave(&mut self, now: Monotonic) {
         self.departure.pauses_until.get_or_insert(now + LEAVE_PAUSE);
         self.give_up_lease();
+        if self.has_slept_as_leader() {
+            let term = self.term();
+            for voter in self.others().collect::<Vec<_>>() {
+                self.send(voter, Message::Resigned { term });
+            }
+        }
+    }
+
+    /// Whether others follow this voter in the present term, which it does not lead any more: it was unloaded.
+    fn has_slept_as_leader(&self) -> bool {
+        !self.leads() && self.followed_process().is_some_and(|process| self.is_here(process))
     }
 
     /// Whether the process stops.

@@ -494,6 +494,18 @@ fn a_sleeping_leader_that_is_asked_leads_again_at_once() {
 }
 
 #[test]
+fn a_sleeping_leader_that_is_asked_while_its_process_stops_resigns() {
+    let mut trio = Trio::leased();
+    let record = trio.unload(0);
+    trio.load(0, &record);
+    trio.step(0, Input::Leave);
+    trio.run(2 * nanos(RANK_DELAY));
+    assert_eq!(trio.leaders(), [1], "nobody waits for the end of a promise");
+    trio.run(nanos(PROMISE));
+    assert!(!trio.nodes[0].group.leads(), "it leaves");
+}
+
+#[test]
 fn a_loaded_follower_keeps_its_promise() {
     let mut trio = Trio::leased();
     let record = trio.unload(2);
