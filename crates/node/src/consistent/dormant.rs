@@ -4,7 +4,8 @@
 //!    looked at. One at rest, of which the store has all, leaves a record.
 //! 2. A message, a request or a wake loads a group from the store's state, and puts the record's leader into its vote
 //!    guard (`group.rs`).
-//! 3. When the process of a leader ends, the dormant groups that it led are woken, as live ones are (`peers.rs`).
+//! 3. When the process of a leader ends, the dormant groups that it led are woken, as live ones are (`peers.rs`). So
+//!    are those that this store led and that settled while a voter was away, when that one is back.
 //! 4. A message to a group that has no room is answered from its record, if a voter waits for that.
 //!
 //! Invariant: a dormant group has no request, no timer, and no record on its way to the disk.
@@ -54,11 +55,14 @@ impl ConsistentGroups {
     /// The record of a live group that may be unloaded.
     fn record_of(&self, env: &Env, key: GroupKey) -> Option<DormantGroup> {
         let held = self.groups.get(&key)?;
-        let is_marked = held.voters.iter().any(|voter| self.marked.is_marked(key, *voter));
+        // A leader is marked for exactly the voters that are away: one that is back has not settled yet.
+        let mut others = held.voters.iter().copied().filter(|voter| *voter != held.voter);
+        let is_settled = |voter: VoterId| self.marked.is_marked(key, voter) != held.group.reaches(voter);
+        let is_awaited = held.group.leads() && !others.all(is_settled);
         // A follower reaps nothing by itself.
         let is_reaping = held.group.leads() && self.deletions.has(key);
         let has_work = !held.is_idle() || self.waiting.has(key) || self.journal.has_record_of(key);
-        if is_marked || is_reaping || has_work {
+        if is_awaited || is_reaping || has_work {
             return None;
         }
         let record = held.group.dormant()?;
@@ -103,17 +107,11 @@ impl ConsistentGroups {
         }
     }
 
-    /// Marks dormant groups that this store led for a node whose process is another one; the voters of that node.
-    pub(super) fn mark_dormant(&mut self, env: &Env, node: NodeId) -> Vec<VoterId> {
-        let mut voters = Vec::new();
-        for key in self.dormant.led_by(env.peers.here()) {
-            let of_group = Self::voters(env, key).unwrap_or_default();
-            if let Some(&voter) = of_group.iter().find(|voter| voter.node == node) {
-                self.marked.mark(key, voter);
-                voters.push(voter);
-            }
-        }
-        voters
+    /// The dormant groups that this store led, each with its voter of a node.
+    pub(super) fn dormant_with(&self, env: &Env, node: NodeId) -> Vec<(GroupKey, VoterId)> {
+        let led = self.dormant.led_by(env.peers.here()).into_iter();
+        let voter = |key| Self::voters(env, key)?.into_iter().find(|voter| voter.node == node);
+        led.filter_map(|key| Some((key, voter(key)?))).collect()
     }
 
     /// Answers a message to a group that could not be loaded.

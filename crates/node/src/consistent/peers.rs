@@ -11,6 +11,8 @@
 //!   not in memory is opened for it by the first node of its list that can be reached and has a vote. So is one that
 //!   was recovered without a node's store, when the node has another one.
 
+use std::collections::BTreeSet;
+
 use base::Monotonic;
 use strong::group::{Configuration, Input, VoterId};
 use strong::wake::Urgency;
@@ -194,6 +196,9 @@ impl ConsistentGroups {
     fn on_away(&mut self, env: &Env, node: NodeId) {
         self.ask_others(env, node);
         self.wake_led_by(node, None);
+        let dormant: BTreeSet<VoterId> =
+            self.dormant_with(env, node).into_iter().map(|(_, voter)| voter).collect();
+        dormant.into_iter().for_each(|voter| self.marked.on_away(voter));
         for (&key, held) in &self.groups {
             let Some(&voter) = held.voters.iter().find(|voter| voter.node == node) else { continue };
             self.marked.on_away(voter);
@@ -211,7 +216,8 @@ impl ConsistentGroups {
     }
 
     fn on_back(&mut self, env: &Env, node: NodeId, is_another: bool) {
-        let mut back = std::collections::BTreeSet::new();
+        let dormant = self.dormant_with(env, node);
+        let mut back: BTreeSet<VoterId> = dormant.iter().map(|(_, voter)| *voter).collect();
         for (&key, held) in &self.groups {
             let Some(&voter) = held.voters.iter().find(|voter| voter.node == node) else { continue };
             if voter_of(env, node, key.prefix) != Some(voter) {
@@ -231,7 +237,7 @@ impl ConsistentGroups {
         }
         if is_another {
             self.wake_led_by(node, env.agreement.processes.get(&node).map(|process| process.life));
-            back.extend(self.mark_dormant(env, node));
+            dormant.into_iter().for_each(|(key, voter)| self.marked.mark(key, voter));
         }
         back.into_iter().for_each(|voter| self.marked.on_back(voter));
     }

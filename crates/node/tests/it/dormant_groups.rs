@@ -53,6 +53,39 @@ fn groups_at_rest_leave_memory_and_come_back_with_requests() {
     assert!((0..3).all(|node| unloads(node) > 0));
 }
 
+#[test]
+fn a_leader_sleeps_while_a_voter_is_away_and_brings_it_up_to_date_when_it_is_back() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = dormant(&data);
+    let leader = |cluster: &Cluster| {
+        let leads = |it: &GroupReport| it.role == GroupRole::Leader;
+        (0..3).find(|node| reports(cluster, *node).iter().any(leads)).unwrap()
+    };
+    let away = (leader(&cluster) + 1) % 3;
+    let asked = (away + 1) % 3;
+    cluster.cut(away);
+    cluster.pass(TAKEOVER);
+    for name in NAMES {
+        let (context, _) = get(&mut cluster, asked, name).unwrap();
+        put(&mut cluster, asked, name, "two", Some(context)).unwrap();
+    }
+    cluster.pass(TAKEOVER);
+    let others = (0..3).filter(|node| *node != away);
+    let sleep: Vec<GroupReport> = others.flat_map(|node| reports(&cluster, node)).collect();
+    assert!(sleep.iter().all(|it| it.is_dormant), "{sleep:?}");
+
+    let ends = |cluster: &Cluster, node: usize| -> Vec<u64> {
+        reports(cluster, node).iter().map(|it| it.applied).collect()
+    };
+    assert_ne!(ends(&cluster, away), ends(&cluster, asked));
+
+    // Nobody asks for a key meanwhile.
+    cluster.cuts.clear();
+    cluster.pass(TAKEOVER * 2);
+    assert_eq!(ends(&cluster, away), ends(&cluster, asked), "the voter that was away has all");
+    assert!(reports(&cluster, away).iter().all(|it| it.is_dormant));
+}
+
 /// Begins the clean stop of a node that leads dormant groups. Then a node reads a key of each group, at most so long
 /// after the read was begun.
 fn read_while_a_leader_stops(strong_reads: StrongReads, wait: Duration) {

@@ -1,7 +1,7 @@
 //! Unloading a group at rest, and loading it again.
 //!
 //! 1. [`Group::dormant`] gives the record of a group at rest. Its caller compares the group with that of the store, and
-//!    drops it.
+//!    drops it. A leader's caller has marked it for each voter that is away, and wakes it when that one is back.
 //! 2. [`Group::wake`] puts the record's leader into the vote guard of a group that was opened from its store again.
 //!    A follower follows that leader. A leader that slept stands for election at once: its term is over for it.
 //!
@@ -39,11 +39,11 @@ impl Group {
         !self.is_changing && self.forgetful.is_empty() && members.has_voter(self.identity.voter)
     }
 
-    /// The process that leads the present term, of a leader that is settled with all, or of a follower that reaches it.
+    /// The process that leads the present term, of a settled leader, or of a follower that reaches it.
     fn followed_at_rest(&self) -> Option<Process> {
         let process = self.followed_process()?;
         let is_at_rest = match self.raw.raft.state {
-            StateRole::Leader => self.is_settled() && self.voters().all(|voter| self.reaches(voter)),
+            StateRole::Leader => self.is_settled(),
             StateRole::Follower => {
                 let leader = self.leader().filter(|leader| self.reaches(*leader));
                 leader.is_some_and(|leader| leader.node == process.node)
