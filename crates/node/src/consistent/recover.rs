@@ -6,9 +6,9 @@
 //! 3. [`RecoverableGroup::batch`] is written for each. A crash between two of them leaves some recovered: these have a
 //!    majority then, and the next try leaves them as they are.
 //!
-//! An entry that only adds or removes learners would bring the old voters back, since the last configuration of a log
-//! is in force. So it is replaced by one without contents. An entry that changes voters is refused: another store may
-//! have its vote by it.
+//! An entry with a configuration that is not applied would bring the old voters back, since the last configuration of a
+//! log is in force. So it is replaced by one without contents. Its voters count as the state's do: those that survive
+//! are voters from then on ([`GroupState::recover`]).
 //!
 //! Invariants: a voter is lost only if the cluster has registered another store in its place, so the lost one never
 //! takes part again; the applied index, the commit index and the writes of a group stay as they are.
@@ -183,16 +183,16 @@ fn recover(
     if state.founding != founding.number {
         return Err(RecoverError::NoSurvivor.into());
     }
-    let voters = state.configuration.voters.iter().copied();
+    let unapplied: Vec<Configuration> =
+        configurations(&found)?.into_iter().map(|(_, configuration)| configuration).collect();
+    let known = std::iter::once(&state.configuration).chain(&unapplied);
+    let voters = known.flat_map(|it| it.voters.union(&it.outgoing).copied());
     let lost = voters.filter(|voter| cluster.is_lost(*voter, key.prefix)).collect();
+
     let has_catch_up = checkpoint.as_ref().is_some_and(|it| it.has_changed_keys());
-    let next = state.recover(here, &lost, has_catch_up, founding.epoch)?;
+    let next = state.recover(here, &lost, &unapplied, has_catch_up, founding.epoch)?;
     if found.suspect_through.is_some() {
         return Err(RecoverGroupError::Suspect);
-    }
-    let changes = |it: &Configuration| it.voters != state.configuration.voters || !it.outgoing.is_empty();
-    if configurations(&found)?.iter().any(|(_, configuration)| changes(configuration)) {
-        return Err(RecoverError::Changing.into());
     }
     restarted(&found, here, next)
 }
@@ -318,6 +318,35 @@ mod tests {
     }
 
     #[test]
+    fn a_group_whose_voters_change_goes_on_with_the_survivors_of_both_halves() {
+        // Node 1 has another store, whose vote comes with the joint configuration.
+        fn joint() -> Configuration {
+            let next = [voter(0, 7), voter(1, 8), voter(2, 7)];
+            let outgoing = [0, 1, 2].map(|node| voter(node, 7)).into();
+            Configuration { outgoing, ..Configuration::of_voters(next) }
+        }
+        let applied = |it: &mut FoundGroup| {
+            it.state = Some(put_state(&GroupState::found(5, joint()), None));
+        };
+        let unapplied = |it: &mut FoundGroup| it.entries = vec![entry(&Payload::Configuration(joint()))];
+        for (change, emptied) in [(applied as fn(&mut FoundGroup), 0), (unapplied, 1)] {
+            assert_eq!(
+                judged(&[1], change),
+                Err(RecoverError::MajorityLives.into()),
+                "the new store may go on"
+            );
+
+            // The new store is declared lost, too.
+            let mut cluster = cluster(&[2]);
+            cluster.stores.insert(NodeId(1), stores(9));
+            let judged = recoveries(vec![found(change)], ShardId(0), &cluster);
+            let outcome = judged.into_iter().find(|it| it.prefix == PREFIX).map(|it| it.outcome);
+            let group = outcome.expect("it is judged").expect("it is recovered");
+            assert_eq!((group.voters.clone(), group.entries().len()), ([voter(0, 7)].into(), emptied));
+        }
+    }
+
+    #[test]
     fn groups_that_have_not_begun_here_are_recovered_as_they_were_founded() {
         let judged = recoveries(Vec::new(), ShardId(0), &cluster(&[1, 2]));
         assert_eq!(judged.len(), 16, "all prefixes");
@@ -340,13 +369,7 @@ mod tests {
         let change = |it: &mut FoundGroup| {
             it.entries = vec![entry(&Payload::Configuration(Configuration::of_voters([voter(0, 7)])))];
         };
-        assert_eq!(judged(&[1, 2], change), Err(RecoverError::Changing.into()));
-        let joint = |it: &mut FoundGroup| {
-            let outgoing = [voter(0, 7), voter(1, 7)].into();
-            let configuration = Configuration::of_voters([0, 1, 2].map(|node| voter(node, 7)));
-            it.entries = vec![entry(&Payload::Configuration(Configuration { outgoing, ..configuration }))];
-        };
-        assert_eq!(judged(&[1, 2], joint), Err(RecoverError::Changing.into()));
+        assert_eq!(judged(&[1, 2], change), Err(RecoverError::MajorityLives.into()), "it may be committed");
         let founding = |it: &mut FoundGroup| {
             let state = GroupState::found(6, Configuration::of_voters([voter(0, 7)]));
             it.state = Some(put_state(&state, None));

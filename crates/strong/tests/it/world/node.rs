@@ -8,8 +8,8 @@ use bytes::Bytes;
 use strong::catch_up::{Checkpoint, Item, Receiver, Sender};
 use strong::forward::ForwardWindow;
 use strong::group::{
-    Batch, Birth, Entry, Group, GroupState, Identity, Input, Install, Payload, Progress, RecoverError,
-    Stored, Version, VoterId,
+    Batch, Birth, Configuration, Entry, Group, GroupState, Identity, Input, Install, Payload, Progress,
+    RecoverError, Stored, Version, VoterId,
 };
 use strong::linearizability::{Action, Outcome};
 use strong::wake::{MarkedGroups, WakeQueue};
@@ -193,8 +193,16 @@ impl World {
     pub fn recover(&mut self, node: usize, lost: &BTreeSet<VoterId>) -> Result<(), RecoverError> {
         let Replayed { stored, checkpoint, .. } = self.replay(node);
         let has_catch_up = checkpoint.is_some_and(|known| known.has_changed_keys());
-        let state = stored.state.recover(self.voter(node), lost, has_catch_up, 1)?;
-        let batch = Batch { number: 0, state: Some(state), commit: 0, install: None, entries: Vec::new() };
+        let configuration = |entry: &Entry| match &entry.payload {
+            Payload::Configuration(configuration) => Some(configuration.clone()),
+            _ => None,
+        };
+        let unapplied: Vec<Configuration> = stored.entries.iter().filter_map(configuration).collect();
+        let state = stored.state.recover(self.voter(node), lost, &unapplied, has_catch_up, 1)?;
+        // As a node does it: the last configuration of a log is in force.
+        let entries = stored.entries.iter().filter(|entry| configuration(entry).is_some());
+        let entries = entries.map(|entry| Entry { payload: Payload::First, ..entry.clone() }).collect();
+        let batch = Batch { number: 0, state: Some(state), commit: 0, install: None, entries };
         let it = &mut self.nodes[node];
         it.disk.push(Record::Batch(batch));
         it.synced = it.disk.len();
