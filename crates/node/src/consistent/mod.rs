@@ -37,6 +37,7 @@ mod incoming_part;
 mod journal;
 mod leaders;
 mod links;
+mod outgoing_part;
 mod peers;
 mod reaping;
 pub mod recover;
