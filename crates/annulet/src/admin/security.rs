@@ -26,7 +26,8 @@ const PASSWORD_FILE_BYTES_MAX: u64 = 4 << 10;
   ciphers [LIST]
   whoami
   status | enable | permissive | disable
-  reload")]
+  reload
+  accept-older-log")]
 pub struct Args {
     #[command(flatten)]
     shown: Shown,

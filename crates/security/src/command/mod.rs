@@ -54,6 +54,8 @@ pub enum Command {
     SetCiphers(Bytes),
     /// Puts security in force, or takes it out of force.
     SetMode(Mode),
+    /// Has a node go by its metadata log, though the mark that security is on is of a newer one. Changes no record.
+    AcceptOlderLog,
     /// Replaces the verifier of a user, unless it was changed meanwhile. No words say this: a node does it after a
     /// login with an imported hash.
     Rehash {
@@ -227,6 +229,7 @@ impl Command {
             Command::SetMode(Mode::On) => "Enabled".to_owned(),
             Command::SetMode(Mode::Permissive) => "Permissive".to_owned(),
             Command::SetMode(Mode::Off) => "Disabled".to_owned(),
+            Command::AcceptOlderLog => "The node goes by its metadata log".to_owned(),
             Command::SetCiphers(_) | Command::Print(_) | Command::Rehash { .. } => String::new(),
         }
     }

@@ -10,7 +10,7 @@ use crate::source::{Method, normal_net};
 
 const COMMANDS: &str = "add-user | alter-user | del-user | add-group | alter-group | del-group | add-source | \
      del-source | grant | revoke | print-users | print-user | print-groups | print-group | print-sources | \
-     print-grants | explain | ciphers | status | enable | permissive | disable";
+     print-grants | explain | ciphers | status | enable | permissive | disable | accept-older-log";
 const GRANT: &str = "grant <permissions> on any|<type> [bucket] to all|{<user>|<group>[,...]}";
 const EXPLAIN: &str = "explain <user> <permission> any|<type> [bucket]";
 const REVOKE: &str = "revoke <permissions> on any|<type> [bucket] from all|{<user>|<group>[,...]}";
@@ -53,6 +53,7 @@ impl Command {
             ["enable"] => Command::SetMode(Mode::On),
             ["permissive"] => Command::SetMode(Mode::Permissive),
             ["disable"] => Command::SetMode(Mode::Off),
+            ["accept-older-log"] => Command::AcceptOlderLog,
             other => Command::Print(print(other).ok_or(CommandError::Usage(COMMANDS))?),
         })
     }

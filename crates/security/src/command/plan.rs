@@ -62,7 +62,7 @@ impl Command {
             Command::Revoke(permissions, resource, names) => {
                 change_grants(slots, names, resource, |before| before.without(*permissions))
             }
-            Command::Print(_) => Ok(Vec::new()),
+            Command::Print(_) | Command::AcceptOlderLog => Ok(Vec::new()),
             Command::SetCiphers(ciphers) => Ok(set(slots, |settings| settings.ciphers = ciphers.clone())),
             Command::SetMode(mode) => Ok(set(slots, |settings| settings.mode = *mode)),
             Command::Rehash { user, before, after } => Ok(rehash(slots, user, before, after)),

@@ -67,7 +67,7 @@ impl Print {
             Print::Sources => tables(vec![sources(slots)]),
             Print::Grants(name) => grants(slots, name)?,
             Print::Ciphers => ciphers(slots),
-            Print::Status => status(slots),
+            Print::Status => status(slots, policy.settings().mode),
             Print::Explain(name, permission, resource) => {
                 let name = user(slots, name)?.name.clone();
                 let id = policy.user(name.as_bytes());
@@ -231,8 +231,9 @@ fn ciphers(slots: &Slots) -> View {
     View { text: format!("Configured ciphers\n\n{list}"), tables: vec![table] }
 }
 
-fn status(slots: &Slots) -> View {
-    let (word, mode) = match settings(slots).mode {
+/// The mode in force, which is not that of the records while a node does not go by them, and their counts.
+fn status(slots: &Slots, mode: Mode) -> View {
+    let (word, mode) = match mode {
         Mode::Off => ("Disabled", "off"),
         Mode::Permissive => ("Permissive", "permissive"),
         Mode::On => ("Enabled", "on"),

@@ -183,14 +183,14 @@ pub(super) fn may_have_log(data: &Path) -> bool {
 
 /// What a backup has of a node's part in its cluster: these files as they are now, with their names relative to the data
 /// folder; a node alone has no standing. The log's end may be torn, as after a crash. The mark that security is on goes
-/// with them.
+/// with them: it is read first, so that the log of the backup is not older than the mark.
 ///
 /// # Errors
 /// If one is there and cannot be read.
 pub fn backed_up_files(data: &Path) -> Result<Vec<(String, Bytes)>, DiskError> {
     let mut files = Vec::new();
     let names = [STANDING, LOG, STARTS].map(|name| format!("{FOLDER}/{name}"));
-    for name in names.into_iter().chain([MARK.to_owned()]) {
+    for name in [MARK.to_owned()].into_iter().chain(names) {
         let path = data.join(&name);
         match std::fs::read(&path) {
             Ok(bytes) => files.push((name, Bytes::from(bytes))),

@@ -1,11 +1,11 @@
 //! The mark of a data folder that security is on: `docs/formats/security.md`.
 //!
-//! It stands beside the folder of the metadata log, with the version of the policy that turned security on. A node
+//! It stands beside the folder of the metadata log, with the last version of the policy that had security on. A node
 //! whose log is lost finds the mark without a mode in its log. One whose log is older than the mark finds a lower
 //! version of the policy. Neither lets a client in by a log that does not say that security is on.
 //!
-//! Invariant: a mark is on the disk before the change that turns security on is acknowledged at this node, and goes
-//! after a change that turns it off is in force.
+//! Invariants: a mark with its version is on the disk before the change that makes this version is acknowledged at this
+//! node, and goes after a change that turns security off is in force. It is replaced as a whole or not at all.
 //!
 //! Left out: a mark that is damaged, or of version 1, is one without a version of the policy.
 
@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 /// The name of the mark in the data folder.
 pub(super) const MARK: &str = "security-on";
 
+/// The name of a mark that is being written, and does not count yet.
+const NEW_MARK: &str = "security-on.new";
+
 const MAGIC: &[u8; 4] = b"ANSO";
 const VERSION: u8 = 2;
 
@@ -29,7 +32,7 @@ const MARK_BYTES: usize = 4 + 1 + 8 + 8 + 4;
 pub(super) struct SecurityMark {
     data: PathBuf,
     is_set: bool,
-    /// The policy that turned security on; `None` if the mark does not tell.
+    /// The last policy with security on; `None` if the mark does not tell.
     enabled_at: Option<PolicyPoint>,
 }
 
@@ -48,18 +51,19 @@ impl SecurityMark {
         self.is_set
     }
 
-    /// The policy that turned security on; `None` if the mark does not tell, or is not there.
+    /// The last policy with security on; `None` if the mark does not tell, or is not there.
     pub(super) fn enabled_at(&self) -> Option<PolicyPoint> {
         self.enabled_at
     }
 
-    /// Makes the mark, for security that is on at this policy; nothing if it is there.
+    /// Makes the mark, or renews it, for security that is on at this policy; nothing if it has this policy.
     pub(super) fn set(&mut self, point: PolicyPoint) -> Result<(), FilesError> {
-        if self.is_set {
+        if self.is_set && self.enabled_at == Some(point) {
             return Ok(());
         }
-        let path = self.data.join(MARK);
-        write(&path, point).map_err(|error| FilesError::Io(path, error))?;
+        let (path, new) = (self.data.join(MARK), self.data.join(NEW_MARK));
+        write(&new, point).map_err(|error| FilesError::Io(new.clone(), error))?;
+        std::fs::rename(&new, &path).map_err(|error| FilesError::Io(path, error))?;
         sync_folder(&self.data)?;
         (self.is_set, self.enabled_at) = (true, Some(point));
         Ok(())
@@ -137,8 +141,16 @@ mod tests {
         assert!(!find().is_set());
         find().set(POINT).unwrap();
         assert_eq!((find().is_set(), find().enabled_at()), (true, Some(POINT)));
+        let later = PolicyPoint { version: 301, ..POINT };
+        find().set(later).unwrap();
+        assert_eq!(find().enabled_at(), Some(later), "it is renewed");
+        find().set(POINT).unwrap();
+        assert_eq!(find().enabled_at(), Some(POINT), "the policy follower decides on the version");
         std::fs::write(data.path().join(MARK), b"").unwrap();
         assert_eq!((find().is_set(), find().enabled_at()), (true, None), "also a damaged one");
+        find().set(POINT).unwrap();
+        assert_eq!(find().enabled_at(), Some(POINT), "a damaged one is replaced");
+        assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 1);
         find().clear().unwrap();
         find().clear().unwrap();
         assert_eq!((find().is_set(), find().enabled_at()), (false, None));

@@ -72,7 +72,7 @@ pub use without_users::without_users;
 
 use crate::mailbox::{Mail, Mailboxes};
 use crate::peer::{Peers, Roster};
-use crate::security::{Policies, PolicyFollower, PolicyPoint};
+use crate::security::{Policies, PolicyFollower};
 use crate::verdict::NodeState;
 use ::membership::ClusterId;
 use ::membership::detector::Detector;
@@ -718,10 +718,10 @@ impl Part {
         let follower = &mut self.policy.follower;
         let state = self.membership.state().unwrap_or(&self.standing.state);
         follower.follow(state);
-        match follower.logged_mode() {
-            Some(Mode::On) => self.mark.set(PolicyPoint::of(state)),
-            Some(Mode::Off | Mode::Permissive) => self.mark.clear(),
-            None => Ok(()),
+        match (follower.logged_mode(), follower.enabled_at()) {
+            (Some(Mode::Off | Mode::Permissive), _) => self.mark.clear(),
+            (_, Some(enabled_at)) => self.mark.set(enabled_at),
+            (_, None) => Ok(()),
         }
     }
 
@@ -794,8 +794,12 @@ impl Part {
                 Output::Send { to, message } => mail.push(word(to, message)),
                 Output::Reply(message) => mail.extend(from.map(|to| word(to, message))),
                 Output::Answer { token, outcome } => {
-                    let is_answered = self.policy.answer(token, outcome, now)
-                        || self.foundings.answer(token, outcome, now)
+                    if self.policy.answer(token, outcome, now) {
+                        // The mark may count no longer.
+                        self.follow_policy().map_err(|error| error.to_string())?;
+                        continue;
+                    }
+                    let is_answered = self.foundings.answer(token, outcome, now)
                         || self.admissions.answer(token, outcome, now);
                     if !is_answered {
                         self.operators.answer(token, outcome, &self.membership);

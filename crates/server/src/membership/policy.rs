@@ -8,6 +8,10 @@
 //!    is carried out at most. The version that follows tells whose change it was.
 //! 5. The caller is answered when this node goes by the policy with the change in it.
 //!
+//! A log that is older than the mark of the data folder does not turn security off, and takes no change but `enable` if
+//! security is off there. The command `accept-older-log` ends that: a proposal without a change proves that the log has
+//! no later version, and the mark takes the log's version.
+//!
 //! Invariants: each caller is answered once, at its deadline at the latest; no text, table or line of the log has a
 //! password or its hash.
 //!
@@ -97,6 +101,11 @@ enum ProposalResult {
 }
 
 impl Waiting {
+    /// Whether the command has this node go by an older log, and changes nothing.
+    fn accepts_log(&self) -> bool {
+        self.asked.command == ::security::Command::AcceptOlderLog
+    }
+
     /// The result of the last proposal. A proposal makes the version after the one that it names, or nothing.
     fn result_of_proposal(&self, state: &State) -> ProposalResult {
         let is_made = |(key, value): &PolicyChange| {
@@ -203,7 +212,12 @@ impl PolicyChanges {
         let it = &mut self.waiting[at];
         (it.token, it.again_at) = (None, now);
         match outcome {
-            Ok(()) => it.is_done = true,
+            Ok(()) => {
+                it.is_done = true;
+                if it.accepts_log() {
+                    self.follower.accept_log(it.expected);
+                }
+            }
             // This node may be behind: it waits a little for the change that came between.
             Err(failed @ (Failed::NoLeader | Failed::Busy | Failed::Rejected(Rejected::Stale))) => {
                 if !it.is_unknown {
@@ -212,7 +226,8 @@ impl PolicyChanges {
                 it.again_at = now + AGAIN_AFTER;
             }
             Err(failed @ Failed::Unknown) => {
-                (it.failed, it.is_unknown) = (Some(failed.to_string()), true);
+                // A proposal without a change can be made again.
+                (it.failed, it.is_unknown) = (Some(failed.to_string()), !it.accepts_log());
                 it.again_at = now + AGAIN_AFTER;
             }
             Err(Failed::Rejected(rejected)) => self.end(at, Answered::wrong(409, rejected)),
@@ -230,7 +245,7 @@ impl PolicyChanges {
             return Next::Answer(Answered::wrong(503, "this node does not know the cluster's current state"));
         };
         if it.is_done {
-            let is_followed = state.policy_version() > it.expected;
+            let is_followed = state.policy_version() > it.expected || it.accepts_log();
             return if is_followed {
                 Next::Answer(done(&it.asked.command, state))
             } else {
@@ -247,12 +262,35 @@ impl PolicyChanges {
         }
         match self.planned(&it.asked, state) {
             Err(answered) => Next::Answer(answered),
-            Ok(changes) if changes.is_empty() => Next::Answer(done(&it.asked.command, state)),
+            Ok(changes) if changes.is_empty() && !it.accepts_log() => {
+                Next::Answer(done(&it.asked.command, state))
+            }
             Ok(changes) => match refusal(&it.asked.command, membership, speaks) {
                 Some(why) if now < it.since + REACHED_MAX => Next::Wait(Answered::wrong(409, why)),
                 Some(why) => Next::Answer(Answered::wrong(409, why)),
                 None => Next::Propose(state.policy_version(), changes),
             },
+        }
+    }
+
+    /// Why a command is refused by a log that is older than the mark of the data folder, or because it is not.
+    fn older_log_refusal(&self, command: &::security::Command, state: &State) -> Option<String> {
+        use ::security::Command;
+        let newer = self.follower.newer_than(state);
+        match (command, newer) {
+            (Command::AcceptOlderLog, None) => {
+                Some("this node goes by its metadata log: the file security-on is not newer".to_owned())
+            }
+            (Command::AcceptOlderLog | Command::SetMode(Mode::On), _) | (_, None) => None,
+            // The doors stay closed to strangers, whichever version the log comes to have.
+            (command, Some(_)) if !matches!(command, Command::SetMode(_)) && !self.follower.is_off() => None,
+            (_, Some(newer)) => Some(format!(
+                "the metadata log has version {} of the security policy, and the file security-on of this node version \
+                 {}: clients stay out until the log has caught up. If the newer log is lost for good, say \
+                 `accept-older-log` at the local socket of this node first",
+                state.policy_version(),
+                newer.version
+            )),
         }
     }
 
@@ -263,7 +301,12 @@ impl PolicyChanges {
             let view = print.show(slots, &policy).map_err(|error| wrong(&error))?;
             return Err(shown(&view, state));
         }
-        if asked.command == ::security::Command::SetMode(Mode::On) && !slots.have_administrator() {
+        if let Some(why) = self.older_log_refusal(&asked.command, state) {
+            return Err(Answered::wrong(409, why));
+        }
+        let enables = asked.command == ::security::Command::SetMode(Mode::On);
+        // Doors that are closed already lock nobody out.
+        if enables && !self.follower.is_older() && !slots.have_administrator() {
             return Err(wrong(&CommandError::NoAdministrator));
         }
         let changes = asked.command.plan(slots, asked.credential.clone()).map_err(|error| wrong(&error))?;

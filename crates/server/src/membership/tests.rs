@@ -15,6 +15,7 @@ use serde_json::json;
 
 mod alone;
 mod consistent;
+mod mark;
 mod policy;
 
 fn part(data: &Path, names: &[&str], life: u64) -> Part {

@@ -6,7 +6,10 @@
 //!
 //! A data folder with the mark that security is on has security on until the log has a mode: without it, a lost log
 //! would open the doors. The mark has the version of the policy that turned security on: a log of the same cluster with
-//! a lower version is older, and does not open the doors either. It has no mode until it has caught up.
+//! a lower version is older, and does not open the doors either. It has no mode until it has caught up, or an operator
+//! says that it counts ([`PolicyFollower::accept_log`]).
+//!
+//! While the log has security on, the mark moves along with the versions of the policy.
 //!
 //! Invariant: a policy is published whole or not at all. A record of a newer program leaves the policy as it was: to
 //! go on without that record could let in those whom it keeps out.
@@ -40,9 +43,9 @@ impl PolicyPoint {
 /// The reader of the policy in the log.
 pub(crate) struct PolicyFollower {
     policies: Arc<Policies>,
-    /// The policy that turned security on, by the mark of the data folder.
+    /// The last policy with security on, by the mark of the data folder or the log.
     enabled_at: Option<PolicyPoint>,
-    /// Whether the log is older than that.
+    /// Whether the log is older than that, and has security not on.
     is_older: bool,
     /// The version of the policy that was looked at last; none at first.
     seen: Option<u64>,
@@ -65,9 +68,36 @@ impl PolicyFollower {
         PolicyFollower { policies, enabled_at, is_older: false, seen, records, slots, not_read }
     }
 
+    /// The last policy with security on, which the mark of the data folder is to have; `None` without one.
+    pub(crate) fn enabled_at(&self) -> Option<PolicyPoint> {
+        self.enabled_at
+    }
+
+    /// The last policy with security on, if that of a state is older.
+    pub(crate) fn newer_than(&self, state: &State) -> Option<PolicyPoint> {
+        self.enabled_at.filter(|enabled_at| PolicyPoint::of(state).is_before(*enabled_at))
+    }
+
+    /// Takes this version of the log for the last one with security on, though the mark is newer. The log counts from
+    /// the next [`PolicyFollower::follow`] on.
+    pub(crate) fn accept_log(&mut self, version: u64) {
+        self.enabled_at = self.enabled_at.map(|enabled_at| PolicyPoint { version, ..enabled_at });
+        self.seen = None;
+    }
+
+    /// Whether the doors are closed because the log is older than the mark.
+    pub(crate) fn is_older(&self) -> bool {
+        self.is_older
+    }
+
     /// The mode in the log; none if it has none, cannot be read, or is older than the mark.
     pub(crate) fn logged_mode(&self) -> Option<Mode> {
         if self.is_older { None } else { self.mode_in_log() }
+    }
+
+    /// Whether the log has a mode other than on, in force or not.
+    pub(crate) fn is_off(&self) -> bool {
+        matches!(self.mode_in_log(), Some(Mode::Off | Mode::Permissive))
     }
 
     fn mode_in_log(&self) -> Option<Mode> {
@@ -93,8 +123,7 @@ impl PolicyFollower {
         self.records = records;
 
         // A log that has security on opens no door, however old it is.
-        let is_before =
-            self.enabled_at.is_some_and(|enabled_at| PolicyPoint::of(state).is_before(enabled_at));
+        let is_before = self.newer_than(state).is_some();
         self.is_older = is_before && self.mode_in_log() != Some(Mode::On);
         if self.is_older {
             tracing::warn!(
@@ -103,6 +132,11 @@ impl PolicyFollower {
                  administers the node"
             );
             return self.policies.close(&closed_doors());
+        }
+        match self.mode_in_log() {
+            Some(Mode::On) if !is_before => self.enabled_at = Some(PolicyPoint::of(state)),
+            Some(Mode::Off | Mode::Permissive) => self.enabled_at = None,
+            _ => {}
         }
 
         let has_settings = self.slots.get(&SlotKey::Settings).is_some();

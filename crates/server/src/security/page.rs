@@ -68,6 +68,10 @@ pub(crate) async fn answer(
             "Security is not enabled: without --tls-cert no client could log in at this node",
         );
     }
+    if command == Command::AcceptOlderLog && !matches!(from, ClientOrigin::LocalUid(_)) {
+        // A user of an older log may be one whom the newer log had removed.
+        return Answered::wrong(403, "accept-older-log is a command of the local socket: see --data");
+    }
     let is_view = matches!(command, Command::Print(_));
     let credential = match command.password() {
         None => Ok(None),

@@ -6,7 +6,7 @@ use ::membership::log::Failed;
 use ::security::{Mode, Settings, Slot, Slots};
 use std::fs;
 
-fn opened(entered: Entered, data: &Path, life: u64, policies: &Arc<Policies>) -> Part {
+pub(super) fn opened(entered: Entered, data: &Path, life: u64, policies: &Arc<Policies>) -> Part {
     Part::open(entered, data, life, &queue(1).0, policies).unwrap()
 }
 
@@ -14,14 +14,14 @@ fn secured(part: &Part) -> Command {
     mode_change(part, Mode::On)
 }
 
-fn mode_change(part: &Part, mode: Mode) -> Command {
+pub(super) fn mode_change(part: &Part, mode: Mode) -> Command {
     let slot = Slot::Settings(Settings { mode, ..Settings::default() });
     let changes = vec![(slot.key().encode(), Some(slot.encode()))];
     Command::ChangePolicy { expected: part.state().policy_version(), changes }
 }
 
 /// A node alone with security on, after its process has ended.
-fn with_security(data: &Path) {
+pub(super) fn with_security(data: &Path) {
     let policies = policies();
     let mut part = opened(alone(&config(data), None).unwrap(), data, 1, &policies);
     register(&mut part, &Mailboxes::new(1));
@@ -100,60 +100,6 @@ fn others_cannot_read_the_log() {
 }
 
 #[test]
-fn a_lost_log_leaves_the_doors_closed_until_security_is_turned_off() {
-    let data = tempfile::tempdir().unwrap();
-    with_security(data.path());
-    let mark = data.path().join("security-on");
-    assert!(mark.exists(), "it is there before the change is acknowledged");
-    let files = backed_up_files(data.path()).unwrap();
-    assert!(files.iter().any(|(name, _)| name == "security-on"));
-    fs::remove_dir_all(data.path().join("membership")).unwrap();
-
-    let policies = policies();
-    let open = |life| {
-        opened(alone(&config(data.path()), Some(&Owner::Alone)).unwrap(), data.path(), life, &policies)
-    };
-    let mut part = open(2);
-    assert_eq!(part.state().policy_version(), 0, "the log is lost");
-    assert_eq!(policies.current().settings().mode, Mode::On);
-    assert_ne!(policies.version(), ::security::Access::default().version(), "new connections go by it");
-    register(&mut part, &Mailboxes::new(1));
-    assert_eq!(command(&mut part, "status").body["text"], "Enabled");
-    assert_eq!(command(&mut part, "add-user ann").status, 200);
-    assert!(mark.exists() && policies.current().settings().mode == Mode::On, "the log has no mode yet");
-    assert_eq!(command(&mut part, "disable").status, 200);
-    assert!(!mark.exists() && policies.current().settings().mode == Mode::Off);
-    drop(part);
-    drop(open(3));
-    assert_eq!(policies.current().settings().mode, Mode::Off);
-}
-
-#[test]
-fn an_older_log_beside_the_mark_leaves_the_doors_closed() {
-    let data = tempfile::tempdir().unwrap();
-    let (log, mark) = (data.path().join("membership/log"), data.path().join("security-on"));
-    let mut part = opened(alone(&config(data.path()), None).unwrap(), data.path(), 1, &policies());
-    register(&mut part, &Mailboxes::new(1));
-    let mut older = Vec::new();
-    for mode in [Mode::On, Mode::Off, Mode::On] {
-        let change = mode_change(&part, mode);
-        propose(&mut part, change).unwrap();
-        assert_eq!(mark.exists(), mode == Mode::On);
-        if mode == Mode::Off {
-            older = fs::read(&log).unwrap();
-        }
-    }
-    drop(part);
-    fs::write(&log, older).unwrap();
-
-    let policies = policies();
-    let part = opened(alone(&config(data.path()), Some(&Owner::Alone)).unwrap(), data.path(), 2, &policies);
-    assert_eq!(part.state().policy_version(), 2, "the log is from before");
-    assert_eq!(policies.current().settings().mode, Mode::On);
-    assert!(mark.exists());
-}
-
-#[test]
 fn a_restored_standing_has_no_users() {
     let user =
         ::security::Command::parse(&["add-user", "zoe"]).unwrap().plan(&Slots::default(), None).unwrap();
@@ -171,7 +117,7 @@ fn a_restored_standing_has_no_users() {
 }
 
 /// What an operator's command is answered by a node alone.
-fn command(part: &mut Part, line: &str) -> Answered {
+pub(super) fn command(part: &mut Part, line: &str) -> Answered {
     let (answer, mut answered) = oneshot::channel();
     part.policy.ask(asked(line), answer, part.clock.now());
     part.advance(&Mailboxes::new(1), None).unwrap();
@@ -185,7 +131,7 @@ fn asked(line: &str) -> PolicyCommand {
     PolicyCommand { command, credential }
 }
 
-fn node_alone(data: &Path, policies: &Arc<Policies>) -> Part {
+pub(super) fn node_alone(data: &Path, policies: &Arc<Policies>) -> Part {
     let mut part = opened(alone(&config(data), None).unwrap(), data, 1, policies);
     register(&mut part, &Mailboxes::new(1));
     part
