@@ -233,6 +233,8 @@ pub enum Planted {
     GroupCycleHangs,
     /// An empty password is verified like any other.
     EmptyPasswordAccepted,
+    /// The address in a header of the client counts for the source of a login.
+    ForwardedForBelieved,
     /// Plaintext that came behind STARTTLS is taken for bytes of the encrypted stream.
     StartTlsPlaintextKept,
     /// A connection from before security was on stays without a login.

@@ -42,6 +42,7 @@ use protocol::http::Waits;
 use serde::Serialize;
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -293,12 +294,28 @@ async fn log_in(
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     let proof = (&claim.user[..], claim.password.as_deref().map(Vec::as_slice));
-    match guard.log_in(session.access(), proof, stream).await? {
+    let from = (stream, source_address(stream, claim)?);
+    match guard.log_in(session.access(), proof, from).await? {
         Verdict::Accepted => session.on_login(Some(&claim.user), patience.seconds(), out),
         Verdict::Refused => session.on_login(None, patience.seconds(), out),
         Verdict::Busy => session.refuse_for_now(patience.seconds(), out),
     }
     Ok(())
+}
+
+/// The address of a login: that of the connection.
+#[cfg_attr(
+    not(feature = "planted"),
+    expect(unused_variables, reason = "headers decide under a planted bug alone")
+)]
+fn source_address(stream: &Stream, claim: &Claim) -> io::Result<IpAddr> {
+    #[cfg(feature = "planted")]
+    if base::planted!(ForwardedForBelieved)
+        && let Some(address) = claim.forwarded_for
+    {
+        return Ok(address);
+    }
+    Ok(stream.peer_addr()?.ip())
 }
 
 /// Notes the change that a request asked for, once it is answered.

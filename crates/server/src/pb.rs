@@ -210,7 +210,8 @@ async fn log_in(
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     let proof = (&login.user[..], Some(&login.password[..]));
-    match guard.log_in(session.access(), proof, stream).await? {
+    let from = (stream, stream.peer_addr()?.ip());
+    match guard.log_in(session.access(), proof, from).await? {
         Verdict::Accepted => session.on_login(Some(&login.user), out),
         Verdict::Refused => session.on_login(None, out),
         Verdict::Busy => protocol::response::error(out, protocol::errors::OVERLOAD),

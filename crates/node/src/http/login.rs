@@ -25,6 +25,20 @@ pub struct Claim {
     pub user: Vec<u8>,
     /// The password; `None` if the certificate of the connection names the user.
     pub password: Option<Zeroizing<Vec<u8>>>,
+    /// The address in a header, which the server believes under a planted bug alone.
+    #[cfg(feature = "planted")]
+    pub forwarded_for: Option<std::net::IpAddr>,
+}
+
+impl Claim {
+    fn new(user: &[u8], password: Option<&[u8]>) -> Claim {
+        Claim {
+            user: user.to_vec(),
+            password: password.map(|password| password.to_vec().into()),
+            #[cfg(feature = "planted")]
+            forwarded_for: None,
+        }
+    }
 }
 
 impl fmt::Debug for Claim {
@@ -48,6 +62,8 @@ pub(super) fn claim(
     }
     access.log_out();
     let claim = if access.is_secure() { offered(head, certified) } else { None };
+    #[cfg(feature = "planted")]
+    let claim = claim.map(|claim| Claim { forwarded_for: forwarded_for(head), ..claim });
     let has_body = head.framing != Framing::Length(0);
     match access.admits() {
         Err(denied @ Denied::Plaintext) if !needs_nothing(head) => Err(refused(&denied)),
@@ -68,7 +84,7 @@ fn offered(head: &Head, certified: Option<&[u8]>) -> Option<Claim> {
     let mut values = head.all("authorization");
     match (values.next(), values.next()) {
         (Some(value), None) => basic(value),
-        (None, _) => certified.map(|name| Claim { user: name.to_vec(), password: None }),
+        (None, _) => certified.map(|name| Claim::new(name, None)),
         (Some(_), Some(_)) => None,
     }
 }
@@ -81,7 +97,13 @@ fn basic(value: &[u8]) -> Option<Claim> {
     }
     let text = Zeroizing::new(BASE64_STANDARD.decode(encoded.trim_ascii()).ok()?);
     let colon = text.iter().position(|&byte| byte == b':')?;
-    Some(Claim { user: text[..colon].to_vec(), password: Some(text[colon + 1..].to_vec().into()) })
+    Some(Claim::new(&text[..colon], Some(&text[colon + 1..])))
+}
+
+/// The address that a proxy, or anybody, has put into a header.
+#[cfg(feature = "planted")]
+fn forwarded_for(head: &Head) -> Option<std::net::IpAddr> {
+    std::str::from_utf8(head.all("x-forwarded-for").next()?).ok()?.parse().ok()
 }
 
 /// The same refusal for a connection that ends with it.

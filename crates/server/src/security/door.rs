@@ -14,6 +14,7 @@ use bytes::BytesMut;
 use security::{Access, Denied, Mode, Offer, Policies};
 use serde::Serialize;
 use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -178,8 +179,8 @@ impl DoorGuard {
         Ok(())
     }
 
-    /// Decides on a login of a connection. With security on, all refusals take the same time. The address is that of
-    /// the connection: a header can name any.
+    /// Decides on a login of a connection from an address. With security on, all refusals take the same time. The
+    /// address is that of the connection: a header can name any.
     ///
     /// # Errors
     /// The connection has ended.
@@ -187,10 +188,9 @@ impl DoorGuard {
         &self,
         access: &Access,
         (user, password): (&[u8], Option<&[u8]>),
-        stream: &Stream,
+        (stream, address): (&Stream, IpAddr),
     ) -> io::Result<Verdict> {
         let refused_after = sleep(REFUSED_AFTER);
-        let address = stream.peer_addr()?.ip();
         let Some(policy) = access.policy() else { return Ok(Verdict::Refused) };
         let certificate = stream.tls().and_then(certified_name);
         let offer = Offer { password, certificate: certificate.as_deref() };

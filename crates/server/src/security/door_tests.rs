@@ -382,7 +382,7 @@ fn http_head(stream: &mut (impl Read + Write), request: &str, headers: &str) -> 
 }
 
 #[test]
-fn each_request_by_https_logs_in() {
+pub(super) fn each_request_by_https_logs_in() {
     let certificates = Arc::new(Certificates::new());
     let policies = Arc::new(Policies::new());
     let alice = ["add-user alice password=secret", "add-source alice 127.0.0.1/32 password"];
