@@ -16,11 +16,12 @@
 //! The wire is described in `docs/formats/riak-pb.md`; it follows Basho's Riak KV 3.x.
 //!
 //! Beside it, [`http`] reads and writes HTTP/1.1 for Riak's other interface, and [`peer`] is our own: frames between
-//! the nodes of a cluster.
+//! the nodes of a cluster. [`HelloProgress`] tells when a client's hello of TLS is whole.
 
 pub mod codes;
 pub mod errors;
 pub mod frame;
+mod hello_progress;
 pub mod http;
 pub mod messages;
 pub mod peer;
@@ -32,6 +33,7 @@ mod wire;
 pub mod zlib;
 
 pub use frame::{Frame, FrameError, Limits, next_frame};
+pub use hello_progress::HelloProgress;
 pub use prost::Message;
 pub use quorum::Quorum;
 pub use request::{DecodeError, Request};

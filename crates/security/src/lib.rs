@@ -8,6 +8,7 @@
 //! * [`Access`]: the rights of one connection, by the policy in force and the user that has logged in.
 //! * [`Limits`]: operations and bytes a second that a user may have, and [`Meters`]: the use of them in a node.
 //! * [`Command`]: the words of `riak-admin security`, as changes of records.
+//! * [`EnabledMark`]: the bytes of a node's mark that security is on.
 //!
 //! Invariants: no input makes [`Slot::read`] panic, or take memory that the bytes do not back. A missing record,
 //! and a record that names a missing one, gives no permission.
@@ -20,6 +21,7 @@ mod codec;
 mod command;
 mod credential;
 mod limits;
+mod mark;
 mod meters;
 mod name;
 mod needs;
@@ -36,6 +38,7 @@ pub use self::codec::SLOT_VERSION;
 pub use self::command::{Cell, Command, CommandError, Print, Settable, Table, View};
 pub use self::credential::{Credential, PBKDF2_ROUNDS_MAX, VERIFIER_BYTES_MAX};
 pub use self::limits::{Limits, Rates, UNLIMITED};
+pub use self::mark::EnabledMark;
 pub use self::meters::Meters;
 pub use self::name::{NAME_BYTES_MAX, Name, NameError};
 pub use self::needs::{KeptNeeds, Needs};

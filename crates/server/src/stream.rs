@@ -10,9 +10,10 @@
 //!
 //! The arithmetic of a handshake is done on threads of its own ([`HandshakeThreads`]).
 
-use crate::security::{HandshakeThreads, HelloProgress, Piece};
+use crate::security::{HandshakeThreads, Piece};
 use crate::socket::{ClientOrigin, Socket, Unwaited};
 use bytes::BytesMut;
+use protocol::HelloProgress;
 use rustls::ServerConnection;
 use std::future::poll_fn;
 use std::io::{self, BufRead, Write as _};

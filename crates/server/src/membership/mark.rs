@@ -12,7 +12,7 @@
 use super::files::{FilesError, private_file, sync_folder};
 use crate::security::PolicyPoint;
 use ::membership::ClusterId;
-use base::checksum::crc32c;
+use ::security::EnabledMark;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -21,12 +21,6 @@ pub(super) const MARK: &str = "security-on";
 
 /// The name of a mark that is being written, and does not count yet.
 const NEW_MARK: &str = "security-on.new";
-
-const MAGIC: &[u8; 4] = b"ANSO";
-const VERSION: u8 = 2;
-
-/// Bytes of a mark: magic, version, cluster, version of the policy, checksum.
-const MARK_BYTES: usize = 4 + 1 + 8 + 8 + 4;
 
 /// The mark of a data folder.
 pub(super) struct SecurityMark {
@@ -41,7 +35,7 @@ impl SecurityMark {
     pub(super) fn find(data: &Path) -> SecurityMark {
         let path = data.join(MARK);
         // A mark that cannot be read tells no version, and counts nevertheless.
-        let enabled_at = std::fs::read(&path).ok().and_then(|bytes| read_mark(&bytes));
+        let enabled_at = std::fs::read(&path).ok().and_then(|bytes| EnabledMark::read(&bytes)).map(point_of);
         let is_set = path.try_exists().unwrap_or(true);
         SecurityMark { data: data.to_path_buf(), is_set, enabled_at }
     }
@@ -84,8 +78,13 @@ impl SecurityMark {
 
 fn write(path: &Path, point: PolicyPoint) -> io::Result<()> {
     let mut file = private_file(path)?;
-    file.write_all(&mark_bytes(point))?;
+    let mark = EnabledMark { cluster: point.cluster.0, policy_version: point.version };
+    file.write_all(&mark.encode())?;
     file.sync_all()
+}
+
+fn point_of(mark: EnabledMark) -> PolicyPoint {
+    PolicyPoint { cluster: ClusterId(mark.cluster), version: mark.policy_version }
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -95,23 +94,6 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-fn mark_bytes(point: PolicyPoint) -> Vec<u8> {
-    let mut out = [&MAGIC[..], &[VERSION]].concat();
-    out.extend(point.cluster.0.to_le_bytes());
-    out.extend(point.version.to_le_bytes());
-    let crc = crc32c(&out);
-    out.extend(crc.to_le_bytes());
-    out
-}
-
-/// `None` unless the bytes are those of [`mark_bytes`].
-fn read_mark(bytes: &[u8]) -> Option<PolicyPoint> {
-    let bytes: &[u8; MARK_BYTES] = bytes.try_into().ok()?;
-    let number = |at: usize| Some(u64::from_le_bytes(bytes[at..at + 8].try_into().ok()?));
-    let point = PolicyPoint { cluster: ClusterId(number(5)?), version: number(13)? };
-    (mark_bytes(point) == bytes).then_some(point)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
@@ -119,20 +101,6 @@ mod tests {
     use super::*;
 
     const POINT: PolicyPoint = PolicyPoint { cluster: ClusterId(0x0807_0605_0403_0201), version: 300 };
-
-    #[test]
-    fn golden_bytes() {
-        let golden = b"ANSO\x02\x01\x02\x03\x04\x05\x06\x07\x08\x2c\x01\0\0\0\0\0\0\xf3\x17\x67\xa0";
-        assert_eq!(mark_bytes(POINT), golden);
-        assert_eq!(read_mark(golden), Some(POINT));
-        for at in 0..golden.len() {
-            let mut damaged = *golden;
-            damaged[at] ^= 1;
-            assert_eq!(read_mark(&damaged), None, "byte {at}");
-            assert_eq!(read_mark(&golden[..at]), None, "{at} bytes");
-        }
-        assert_eq!(read_mark(b"ANSO\x01\x9e\x2f\x79\x64"), None, "version 1");
-    }
 
     #[test]
     fn a_mark_outlives_its_process_until_it_is_removed() {

@@ -8,7 +8,7 @@
 //!   `hash_budget` their share of a processor, `login_times` has the addresses at which guesses from elsewhere slow no
 //!   user down.
 //! * `rehash`: hashes of Riak, replaced at their first login.
-//! * `handshakes`: places of handshakes of TLS, `handshake_turns` for all threads, `hello_progress` tells whole hellos;
+//! * `handshakes`: places of handshakes of TLS, `handshake_turns` for all threads;
 //!   [`HandshakeThreads`]: their arithmetic.
 //! * `audit_log`: lines of the audit log about logins and denials; `audit_limits` bounds them.
 //! * `limit_usage`: the use of users' limits.
@@ -32,7 +32,6 @@ mod handshake_turns;
 mod handshakes;
 mod hash_budget;
 mod hashing;
-mod hello_progress;
 mod limit_usage;
 mod login_times;
 mod logins;
@@ -51,7 +50,6 @@ pub(crate) use self::door::{DoorFigures, DoorGuard};
 pub(crate) use self::follower::{PolicyFollower, PolicyPoint};
 pub(crate) use self::handshake_threads::{HandshakeThreads, Piece};
 pub(crate) use self::hashing::Hashing;
-pub(crate) use self::hello_progress::HelloProgress;
 pub(crate) use self::limit_usage::AdmittedRequest;
 pub(crate) use self::logins::Verdict;
 pub(crate) use self::page::answer;

@@ -1,4 +1,4 @@
-//! The hello of a client, as it comes: whether all of it is there, before it is looked at.
+//! The hello of a client of TLS, as it comes: whether all of it is there, before it is looked at.
 //!
 //! The first nine bytes are the header of a record and that of the hello (RFC 8446, sections 4 and 5.1). A hello in
 //! several records is not followed: TLS tells that it is whole, later.
@@ -13,14 +13,14 @@ const CLIENT_HELLO: u8 = 1;
 
 /// The part of a hello that has come.
 #[derive(Debug, Default)]
-pub(crate) struct HelloProgress {
+pub struct HelloProgress {
     head: [u8; RECORD_HEADER + HELLO_HEADER],
     bytes: usize,
 }
 
 impl HelloProgress {
     /// Takes the next bytes of the client; whether the whole hello has come with them.
-    pub(crate) fn is_whole_with(&mut self, bytes: &[u8]) -> bool {
+    pub fn is_whole_with(&mut self, bytes: &[u8]) -> bool {
         let missing = self.head.len().saturating_sub(self.bytes).min(bytes.len());
         self.head[self.bytes.min(RECORD_HEADER + HELLO_HEADER)..][..missing]
             .copy_from_slice(&bytes[..missing]);
