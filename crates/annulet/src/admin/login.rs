@@ -13,6 +13,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use clap::ValueHint;
 use client::Client;
+use experiments::scenario::LoginFiles;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -21,7 +22,7 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::io;
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// The heading of the flags in the help of a command.
@@ -63,6 +64,19 @@ pub struct Login {
 }
 
 impl LoginArgs {
+    /// The same of a scenario's file.
+    pub(crate) fn of_files(files: &LoginFiles) -> LoginArgs {
+        let named = |file: &Option<PathBuf>| file.as_ref().map(|file| file.clone().into_os_string());
+        LoginArgs {
+            ca: Some(files.ca.clone().into_os_string()),
+            user: files.user.clone(),
+            password_file: named(&files.password_file),
+            cert: named(&files.cert),
+            key: named(&files.key),
+            read: OnceLock::new(),
+        }
+    }
+
     /// The login; none without a certificate authority. Its files are read once.
     ///
     /// # Errors

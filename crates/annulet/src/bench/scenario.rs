@@ -1,6 +1,7 @@
 //! `annulet bench scenario`: nodes of this same program under load, and things that are done to them.
 
 use super::run::{live, stop_by_signal, tell};
+use crate::admin::login::LoginArgs;
 use crate::failure::{Failure, UNUSABLE};
 use crate::sibling;
 use bench::{Control, Identity};
@@ -55,7 +56,10 @@ pub fn play_in(scenario: &Scenario, data: &Path, out: &Path, control: &Control) 
         Program::Annulet => plans(scenario, data, &nodes)?,
         Program::Etcd => etcd::plans(data, &nodes),
     };
-    let identity = Identity { version: crate::VERSION.to_owned(), ..Identity::default() };
+    let login =
+        scenario.login.as_ref().map(|files| LoginArgs::of_files(files).login()).transpose()?.flatten();
+    let login = login.map(|login| login.for_bench());
+    let identity = Identity { version: crate::VERSION.to_owned(), login, ..Identity::default() };
     Ok(play(scenario, plans, out, &identity, control, &mut live())?)
 }
 

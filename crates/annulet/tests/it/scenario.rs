@@ -1,5 +1,6 @@
 //! `annulet bench scenario` on real processes: what it does to them, what it leaves behind, what it refuses.
 
+use crate::common::run;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -111,6 +112,48 @@ fn a_node_is_killed_and_paused_under_load_and_nothing_is_left_behind() {
     assert!(report.unwrap().status.success());
     let page = std::fs::read_to_string(results.join("report.html")).unwrap();
     assert!(page.contains("kill n1") && page.contains("mark fault"));
+}
+
+/// A scenario of one node with a certificate for its clients, a user `load`, and security on before the load.
+fn secured_scenario(folder: &Path) -> String {
+    let place = |name: &str| folder.join(name).display().to_string();
+    let certificates = ["admin", "cert", "--dir", "certs", "--host", "127.0.0.1"];
+    assert!(run(folder, &certificates).status.success());
+    std::fs::write(folder.join("load.password"), "secret\n").unwrap();
+    let (cert, key) = (place("certs/127.0.0.1.pem"), place("certs/127.0.0.1.key"));
+    let (ca, password) = (place("certs/ca.pem"), place("load.password"));
+    let commands = [
+        format!("\"add-user\", \"load\", \"--new-password-file\", {password:?}"),
+        "\"add-source\", \"load\", \"127.0.0.1/32\", \"password\"".to_owned(),
+        "\"grant\", \"riak_kv.get,riak_kv.put,annulet.admin\", \"on\", \"any\", \"to\", \"load\"".to_owned(),
+        "\"enable\"".to_owned(),
+    ];
+    let security = |words: &String| {
+        format!("[\"{{annulet}}\", \"admin\", \"--data\", \"{{n1.data}}\", \"security\", {words}],")
+    };
+    format!(
+        "workload = \"w.toml\"\nfill = 100\nbase_port = {}\nprepare = [{}]\n\
+         [options]\ntls_cert = {cert:?}\ntls_key = {key:?}\n\
+         [login]\nca = {ca:?}\nuser = \"load\"\npassword_file = {password:?}\n",
+        base_port(),
+        commands.iter().map(security).collect::<String>(),
+    )
+}
+
+#[test]
+fn secured_node_is_loaded_by_a_login() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = secured_scenario(folder.path());
+    let output = play(folder.path(), &scenario);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    std::fs::remove_dir_all(folder.path().join("results")).unwrap();
+    let denied = scenario.replace("riak_kv.get,", "");
+    let output = play(folder.path(), &denied);
+    assert!(!output.status.success(), "the load is that of the user, and not of an operator");
+    let without = scenario.split("[login]").next().unwrap();
+    std::fs::remove_dir_all(folder.path().join("results")).ok();
+    assert!(!play(folder.path(), without).status.success(), "plaintext is refused");
 }
 
 #[test]

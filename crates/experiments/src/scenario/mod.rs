@@ -2,8 +2,8 @@
 //!
 //! 1. `parse` reads the file; nothing is started before all of it can be done here (rights, tools, control groups).
 //! 2. [`play`] makes networks and limits, starts the nodes, waits until they serve and see each other, makes the
-//!    [`consistent_type`], and runs the workload against them. A second thread does each step at its time (`steps`)
-//!    and marks the charts.
+//!    [`consistent_type`], does the commands of `prepare`, and runs the workload against them. A second thread does
+//!    each step at its time (`steps`) and marks the charts.
 //! 3. [`launch`] makes the commands of nodes, [`etcd`] those of its members. In the end, in any case, [`nodes`] stops
 //!    all processes, and [`cgroup`] and [`network`] take away the groups and networks that they made.
 //!
@@ -17,6 +17,7 @@ pub mod consistent_type;
 mod engines;
 pub mod etcd;
 pub mod launch;
+mod login;
 pub mod network;
 pub mod nodes;
 mod parse;
@@ -24,6 +25,7 @@ mod play;
 mod steps;
 
 pub use engines::Engines;
+pub use login::LoginFiles;
 pub use nodes::Plan;
 pub use parse::{Action, Limits, Program, Scenario, Step};
 pub use play::play;

@@ -1,6 +1,6 @@
 //! What a scenario's file says. Strict: a key that means nothing is refused, with its line.
 
-use super::etcd;
+use super::{LoginFiles, etcd};
 use bench::Error;
 use bench::workload::DriverKind;
 use serde::Deserialize;
@@ -39,6 +39,10 @@ pub struct Scenario {
     pub program: Program,
     /// The consistent bucket type that is made before the fill; none if it is not said.
     pub consistent_type: Option<String>,
+    /// Commands that are run before the fill, in order; each must succeed.
+    pub prepare: Vec<Vec<String>>,
+    /// The login of the fill and the load; none without security.
+    pub login: Option<LoginFiles>,
     /// What every node is limited to from its start.
     pub limits: Limits,
     /// Whether each node has a network namespace of its own, so that it can be cut from others.
@@ -177,6 +181,9 @@ struct File {
     program: Program,
     consistent_type: Option<String>,
     #[serde(default)]
+    prepare: Vec<Vec<String>>,
+    login: Option<LoginFiles>,
+    #[serde(default)]
     limits: Limits,
     #[serde(default)]
     namespaces: bool,
@@ -265,10 +272,13 @@ impl Scenario {
         }
         if file.program == Program::Etcd {
             let is_whole = founders == file.nodes && file.options.is_empty();
-            if !is_whole || file.consistent_type.is_some() {
-                let what = "program \"etcd\": it has no options, consistent_type and later founders";
+            if !is_whole || file.consistent_type.is_some() || file.login.is_some() {
+                let what = "program \"etcd\": it has no options, consistent_type, login and later founders";
                 return Err(what.to_owned());
             }
+        }
+        if file.prepare.iter().any(Vec::is_empty) {
+            return Err("prepare: a command has a program at least".to_owned());
         }
         let mut steps = Vec::new();
         for (at, step) in file.steps.iter().enumerate() {
@@ -298,6 +308,8 @@ impl Scenario {
             options: file.options.into_iter().map(|(name, value)| (name, text_of(value))).collect(),
             program: file.program,
             consistent_type: file.consistent_type,
+            prepare: file.prepare,
+            login: file.login,
             limits: file.limits,
             namespaces: file.namespaces,
             steps,

@@ -33,6 +33,22 @@ fn steps_are_in_order_and_what_lasts_has_an_end() {
 }
 
 #[test]
+fn login_has_files_and_nodes_of_its_own_program() {
+    let text = "workload = \"w\"\nprepare = [[\"a\", \"b\"], [\"c\"]]\n";
+    let login = "[login]\nca = \"ca.pem\"\nuser = \"load\"\npassword_file = \"p\"\n";
+    let scenario = Scenario::parse(&format!("{text}{login}")).unwrap();
+    assert_eq!(scenario.prepare, [vec!["a".to_owned(), "b".to_owned()], vec!["c".to_owned()]]);
+    let files = scenario.login.unwrap();
+    assert_eq!((files.user.as_deref(), files.cert), (Some("load"), None));
+    assert!(Scenario::parse("workload = \"w\"\nprepare = [[]]\n").unwrap_err().starts_with("prepare: "));
+    let etcd = Scenario::parse(&format!("program = \"etcd\"\nworkload = \"w\"\n{login}"));
+    assert!(etcd.unwrap_err().contains("login"));
+    assert!(
+        Scenario::parse(&format!("workload = \"w\"\n{login}pass = \"p\"\n")).unwrap_err().contains("line 6")
+    );
+}
+
+#[test]
 fn some_nodes_may_come_later_and_not_all_have_clients() {
     let scenario = |lines: &str| Scenario::parse(&format!("workload = \"w\"\nnodes = 5\n{lines}"));
     let all = scenario("").unwrap();

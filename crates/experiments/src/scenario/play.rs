@@ -59,6 +59,11 @@ pub fn play(
         }
     }
     let mut nodes = start(scenario, plans)?;
+    let stage = Stage { nodes: &mut nodes, groups: &groups, networks: networks.as_ref() };
+    for command in &scenario.prepare {
+        let failed = |error| Error::Unusable(format!("prepare: {}: {error}", command.join(" ")));
+        stage.run(command).map_err(failed)?;
+    }
     if let Some(name) = &scenario.name {
         workload.name.clone_from(name);
     }

@@ -80,7 +80,10 @@ impl Stage<'_> {
 
     /// Runs a command; `{n1.pb}`, `{n1.http}`, `{n1.data}` and so on stand for a node's places, `{n1.pid}` for its
     /// process, `{annulet}` for the program of the nodes.
-    fn run(&self, command: &[String]) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// If it cannot be run, or fails; the text has its words.
+    pub fn run(&self, command: &[String]) -> Result<(), Error> {
         let filled: Vec<String> = command.iter().map(|word| self.fill(word)).collect();
         let output = Command::new(&filled[0]).args(&filled[1..]).stdin(Stdio::null()).output();
         let output = output.map_err(Error::file(filled[0].as_ref()))?;
