@@ -1,6 +1,6 @@
 //! The policy, compiled from its records: immutable, with a version.
 //!
-//! 1. [`Policy::compile`] finds the groups of each user, merges their grants into one table, and sorts grants and
+//! 1. [`Policy::compile`] finds the groups of each user, merges their grants into one table, and sorts
 //!    sources.
 //! 2. [`Policy::login`] decides on a login; the hash of a password is verified by the caller.
 //! 3. [`Policy::may`] decides on a permission, and [`Policy::explain`] says why.
@@ -35,7 +35,7 @@ pub use self::groups::{EFFECTIVE_GROUPS_MAX, GROUP_DEPTH_MAX};
 pub(crate) use self::groups::{effective_groups, is_within_bounds};
 pub use self::login::{Login, Offer, Refusal};
 
-/// Names of types and buckets in the merged tables of all sets of groups: some 4 MiB at most, as the records have.
+/// Names of types and buckets in the merged tables of all sets of groups: some 5 MiB at most, about what records have.
 /// Beyond that, a check goes through the grants of each group.
 pub const MERGED_NAMES_MAX: usize = 1 << 16;
 
