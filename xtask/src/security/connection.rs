@@ -4,8 +4,10 @@ use crate::Result;
 use protocol::messages::AuthReq;
 use protocol::{Message, codes};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{
+    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned, SupportedProtocolVersion,
+};
 use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -21,11 +23,31 @@ pub(super) const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// The settings of TLS that trust an authority. Sessions are resumed if wanted.
 pub(super) fn trust(ca: &Path, resumes: bool) -> Result<Arc<ClientConfig>> {
+    settings(ca, rustls::DEFAULT_VERSIONS, None, resumes)
+}
+
+/// The settings of TLS of some versions, with a client certificate and its key if wanted.
+pub(super) fn settings(
+    ca: &Path,
+    versions: &[&'static SupportedProtocolVersion],
+    certificate: Option<(&Path, &Path)>,
+    resumes: bool,
+) -> Result<Arc<ClientConfig>> {
+    let read = |file: &Path| {
+        CertificateDer::from_pem_file(file).map_err(|error| format!("{}: {error}", file.display()))
+    };
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(ca).map_err(|error| format!("{}: {error}", ca.display()))?)?;
+    roots.add(read(ca)?)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions)?;
+    let config = config.with_root_certificates(roots);
+    let mut config = match certificate {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| error.to_string())?;
+            config.with_client_auth_cert(vec![read(certificate)?], key)?
+        }
+    };
     if !resumes {
         config.resumption = rustls::client::Resumption::disabled();
     }

@@ -6,9 +6,11 @@ use crate::Result;
 use crate::load::{Load, Op};
 use crate::nodes::{self, Cluster, Setup};
 use bench::Login;
+use rustls::ClientConfig;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -48,17 +50,28 @@ pub(super) struct SecuredNodes {
 impl SecuredNodes {
     /// Starts nodes on new folders, and makes the policy.
     pub(super) fn start(context: &Context, name: &str, count: u16) -> Result<SecuredNodes> {
+        SecuredNodes::start_as(context, name, count, false)
+    }
+
+    /// The same; the nodes verify certificates of clients if wanted.
+    pub(super) fn start_as(
+        context: &Context,
+        name: &str,
+        count: u16,
+        verifies: bool,
+    ) -> Result<SecuredNodes> {
         let home = context.home.join(name);
         let setup = Setup::new(&context.binary, home.clone(), count, "none")?;
         let certificates = home.join("clients");
         let mut command = Command::new(&context.binary);
-        command.args(["admin", "cert", "--host", "127.0.0.1", "--dir"]).arg(&certificates);
+        command.args(["admin", "cert", "--host", "127.0.0.1", "--user", USER, "--dir"]).arg(&certificates);
         succeeded(&command.output()?)?;
         let file = |name: &str| certificates.join(name).display().to_string();
         let setup = setup
             .with("tls-cert", file("127.0.0.1.pem"))
             .with("tls-key", file("127.0.0.1.key"))
             .with("connections-max", CONNECTIONS_MAX);
+        let setup = if verifies { setup.with("tls-client-ca", file("ca.pem")) } else { setup };
         let https = nodes::free_address()?;
         let setup = if count == 1 { setup.with("https-listen", https) } else { setup };
         let cluster = Cluster::start(&setup)?;
@@ -95,6 +108,17 @@ impl SecuredNodes {
         &self.ca
     }
 
+    /// The settings of TLS with the certificate of the user.
+    pub(super) fn certified(&self) -> Result<Arc<ClientConfig>> {
+        let [cert, key] = ["pem", "key"].map(|kind| self.ca.with_file_name(format!("{USER}.{kind}")));
+        connection::settings(&self.ca, rustls::DEFAULT_VERSIONS, Some((&cert, &key)), false)
+    }
+
+    /// The settings of TLS 1.2.
+    pub(super) fn tls12(&self) -> Result<Arc<ClientConfig>> {
+        connection::settings(&self.ca, &[&rustls::version::TLS12], None, false)
+    }
+
     /// A login of the load; without a user under TLS alone.
     pub(super) fn login(&self, user: Option<&str>) -> Result<Login> {
         let tls = connection::trust(&self.ca, true)?;
@@ -108,11 +132,7 @@ impl SecuredNodes {
     }
 
     /// A new login of the user from the address of honest clients: its time, and whether it was accepted.
-    pub(super) fn timed_login(
-        &self,
-        password: &str,
-        tls: &std::sync::Arc<rustls::ClientConfig>,
-    ) -> Result<(Duration, bool)> {
+    pub(super) fn timed_login(&self, password: &str, tls: &Arc<ClientConfig>) -> Result<(Duration, bool)> {
         let begin = Instant::now();
         let mut client = connection::Connection::open(HOME, self.cluster.servers.addresses[0], Some(tls))?;
         let code = client.log_in(USER, password)?;

@@ -12,6 +12,7 @@ use crate::stats::median;
 use crate::{Result, sys};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use bench::Login;
 use rustls::ClientConfig;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ const HTTP_CONNECTIONS: u64 = 8;
 enum Way {
     Plain,
     Tls,
+    Tls12,
     Login,
     Limits,
     Http,
@@ -37,12 +39,13 @@ enum Way {
 }
 
 /// Those with security off, and those with security on.
-const OFF: [Way; 4] = [Way::Plain, Way::Tls, Way::Http, Way::Https];
+const OFF: [Way; 5] = [Way::Plain, Way::Tls, Way::Tls12, Way::Http, Way::Https];
 const ON: [Way; 3] = [Way::Login, Way::Limits, Way::HttpsLogin];
 
 /// Differences: name, minuend, subtrahend, bar in microseconds.
-const ADDED: [(&str, Way, Way, Option<Bar>); 5] = [
+const ADDED: [(&str, Way, Way, Option<Bar>); 6] = [
     ("requests/TLS adds to a GET", Way::Tls, Way::Plain, Some(Bar::AtMost(6.0))),
+    ("requests/TLS 1.2 adds to a GET", Way::Tls12, Way::Plain, Some(Bar::AtMost(6.0))),
     ("requests/security on adds to a GET under TLS", Way::Login, Way::Tls, None),
     ("requests/limits of a user add to a GET", Way::Limits, Way::Login, None),
     ("requests/HTTPS adds to an HTTP GET", Way::Https, Way::Http, None),
@@ -53,6 +56,7 @@ fn way_spec(way: Way) -> Spec {
     let name = match way {
         Way::Plain => "GET, plaintext",
         Way::Tls => "GET, TLS",
+        Way::Tls12 => "GET, TLS 1.2",
         Way::Login => "GET, TLS, security on",
         Way::Limits => "GET, TLS, security on, limits",
         Way::Http => "HTTP GET",
@@ -107,6 +111,7 @@ fn measure(context: &Context, nodes: &SecuredNodes, way: Way, seed: u64) -> Resu
     let login = match way {
         Way::Plain => None,
         Way::Tls => Some(nodes.login(None)?),
+        Way::Tls12 => Some(Login { tls: nodes.tls12()?, ..nodes.login(None)? }),
         Way::Login => Some(nodes.login(Some(USER))?),
         Way::Limits => Some(nodes.login(Some(LIMITED))?),
         Way::Http | Way::Https | Way::HttpsLogin => return http(context, nodes, way),
