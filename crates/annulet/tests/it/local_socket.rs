@@ -129,3 +129,35 @@ fn an_operator_with_a_lost_password_gets_back_in() {
     let line = audit.lines().find(|line| line.contains("alter-user root password=…")).unwrap();
     assert!(line.contains(&format!("from=local uid {uid}")), "{line}");
 }
+
+#[test]
+fn node_with_an_older_log_is_opened_by_its_operator_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    done(run(dir, &["admin", "cert", "--dir", "clients", "--host", "127.0.0.1"]));
+    fs::write(dir.join("password"), "correct-horse-battery\n").unwrap();
+    let server = start(dir, LOOPBACK);
+    done(security(dir, &["add-user", "root", "--new-password-file", "password"]));
+    done(security(dir, &["add-source", "all", "127.0.0.1/32", "password"]));
+    done(security(dir, &["grant", "annulet.admin,annulet.stats", "on", "any", "to", "root"]));
+    done(security(dir, &["disable"]));
+    server.stop();
+    fs::copy(dir.join("data/membership/log"), dir.join("older")).unwrap();
+
+    let server = start(dir, LOOPBACK);
+    let by_port = run(dir, &["admin", "--node", &server.http, "security", "accept-older-log"]);
+    assert!(error(&by_port).contains("a command of the local socket"));
+    done(security(dir, &["enable"]));
+    server.stop();
+    fs::copy(dir.join("older"), dir.join("data/membership/log")).unwrap();
+
+    let server = start(dir, LOOPBACK);
+    let plain = || run(dir, &["admin", "--node", &server.http, "security", "status"]);
+    assert!(error(&plain()).contains("Try HTTPS instead"), "the doors are closed");
+    assert_eq!(done(security(dir, &["status"])), "Enabled\n");
+    assert!(error(&security(dir, &["disable"])).contains("say `accept-older-log` at the local socket"));
+    done(security(dir, &["accept-older-log"]));
+    assert_eq!(done(plain()), "Disabled\n");
+    assert!(!dir.join("data/security-on").exists());
+    server.stop();
+}
