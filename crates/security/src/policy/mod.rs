@@ -1,7 +1,6 @@
 //! The policy, compiled from its records: immutable, with a version.
 //!
-//! 1. [`Policy::compile`] finds the groups of each user, merges their grants into one table, and sorts
-//!    sources.
+//! 1. [`Policy::compile`] finds the groups of each user, merges their grants into one table, and sorts sources.
 //! 2. [`Policy::login`] decides on a login; the hash of a password is verified by the caller.
 //! 3. [`Policy::may`] decides on a permission, and [`Policy::explain`] says why.
 //!
