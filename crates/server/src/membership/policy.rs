@@ -285,8 +285,8 @@ impl PolicyChanges {
             // The doors stay closed to strangers, whichever version the log comes to have.
             (command, Some(_)) if !matches!(command, Command::SetMode(_)) && !self.follower.is_off() => None,
             (_, Some(newer)) => Some(format!(
-                "the metadata log has version {} of the security policy, and the file security-on of this node version \
-                 {}: clients stay out until the log has caught up. If the newer log is lost for good, say \
+                "the metadata log has version {} of the security policy, and the file security-on has version {}. \
+                 Clients stay out until the log has caught up. If the newer log is lost for good, say \
                  `accept-older-log` at the local socket of this node first",
                 state.policy_version(),
                 newer.version

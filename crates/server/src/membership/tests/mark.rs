@@ -132,7 +132,7 @@ fn older_log_refuses_to_disable_and_names_the_way_out() {
     for line in ["disable", "permissive", "add-user bob"] {
         let answered = command(&mut part, line);
         let text = refusal(&answered);
-        assert!(text.contains("has version 2") && text.contains("this node version 5"), "{text}");
+        assert!(text.contains("has version 2") && text.contains("security-on has version 5"), "{text}");
         assert!(text.contains("`accept-older-log` at the local socket"), "{text}");
     }
     assert_eq!(part.state().policy_version(), 2, "no number of changes reaches the version of the mark");
