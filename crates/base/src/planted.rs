@@ -163,6 +163,14 @@ pub enum Planted {
     DamagedProposalVotes,
     /// A store that lost its data keeps its birth, so it votes again in terms that it does not remember.
     LostDiskVotes,
+    /// A store that is restored from a backup keeps its birth, so it votes without what it promised since.
+    RestoredBirthKept,
+    /// Restored stores take part in groups before an operator has chosen among the copies.
+    HoldIgnored,
+    /// Of the copies of a group after a restore, the one with the least of its log goes on.
+    WorseCopyChosen,
+    /// A group goes on after a recovery in the epoch of the lost members.
+    EpochKept,
     /// A receiver that must be refilled keeps its keys of a consistent group.
     SnapshotPartKept,
     /// A catch-up of a consistent group that goes on takes the index of a later part for its snapshot's.
