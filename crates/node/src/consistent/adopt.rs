@@ -3,8 +3,8 @@
 //! A restored store has no birth, so it takes part in no group until an operator has chosen among the copies of all
 //! nodes ([`strong::survey`]).
 //!
-//! 1. [`ShardStatus::copies`] tells the copy of each group: of open groups as they are, of others as the store's
-//!    open found them. A group that has not begun here is told as it was founded.
+//! 1. [`ShardStatus::copies`] tells the copy of each group: of open groups as they are, of dormant ones as the store
+//!    has them, of others as the store's open found them. A group that has not begun here is told as it was founded.
 //! 2. [`Shard::adopt`] writes the states of the chosen groups. Each has the store's next birth as its only
 //!    voter, in the epoch of its founding.
 //! 3. The shell then gives the store that birth. Its entry is behind the states in the journal, so no crash takes a
@@ -112,14 +112,23 @@ impl ConsistentGroups {
             configuration: Configuration::of_voters(first),
             fault: None,
         };
-        Some(match (self.groups.get(&key), self.found.get(&key)) {
-            (Some(held), _) => copy_of_open(held, founded),
-            _ if self.refused.contains(&key) => damaged(founded),
-            (None, Some(found)) => {
-                let number = env.agreement.foundings[&key.n_val].number;
-                copy_of_found(found, number, founded)
-            }
-            (None, None) => founded,
+        let number = env.agreement.foundings.get(&key.n_val)?.number;
+        if let Some(held) = self.groups.get(&key) {
+            return Some(copy_of_open(held, founded));
+        }
+        if self.refused.contains(&key) {
+            return Some(damaged(founded));
+        }
+        if let Some(record) = self.dormant.get(key) {
+            let found = Self::found_as_unloaded(env, key, record);
+            return Some(match found {
+                Some(found) => copy_of_found(&found, number, founded),
+                None => damaged(founded),
+            });
+        }
+        Some(match self.found.get(&key) {
+            Some(found) => copy_of_found(found, number, founded),
+            None => founded,
         })
     }
 
