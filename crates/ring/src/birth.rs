@@ -36,7 +36,10 @@ impl Birth {
         let is_same = registered.is_none() || stored == registered;
         match stored.filter(|_| is_same && is_complete) {
             Some(birth) => birth,
-            None => registered.filter(|_| base::planted!(LostDiskVotes)).unwrap_or_else(|| Birth::draw(rng)),
+            None => {
+                let keeps = base::planted!(LostDiskVotes) || base::planted!(HoldIgnored);
+                registered.filter(|_| keeps).unwrap_or_else(|| Birth::draw(rng))
+            }
         }
     }
 

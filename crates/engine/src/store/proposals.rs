@@ -289,6 +289,11 @@ impl Store {
         self.groups.as_mut().map(|groups| std::mem::take(&mut groups.found)).unwrap_or_default()
     }
 
+    /// The groups that the open found, before they are taken.
+    pub fn found_groups(&self) -> &[FoundGroup] {
+        self.groups.as_ref().map_or(&[], |groups| &groups.found)
+    }
+
     /// A group as it is now, in the form in which an open finds it; none that has neither a state nor an entry.
     pub fn group(&self, group: GroupNumber) -> Option<FoundGroup> {
         let stash = &self.groups.as_ref()?.stash;

@@ -10,6 +10,7 @@
 //! * The birth in force is durable. There is none from the moment on at which another one is given.
 //! * A birth counts only in the life of the store that wrote it: a restored store has a new incarnation, so it has
 //!   none. The entry stays until the store gets a birth, and tells until then that it was restored.
+//! * A store that adopted groups is held back again if its birth was never registered.
 //!
 //! Left out: backends other than annulet's, which keep none, so their nodes register no stores.
 //!
@@ -17,10 +18,12 @@
 
 use base::Disk;
 use engine::fold::read_all;
-use engine::{Durability, Seq, Write};
+use engine::{Durability, FoundGroup, Seq, Write};
 use object::key;
 use ring::Birth;
+use strong::group::Configuration;
 
+use super::group::read_state;
 use crate::shard::env::Env;
 use crate::shard::output::Output;
 use crate::store::Store;
@@ -47,6 +50,19 @@ pub struct FoundBirth {
     /// Whether the store has a birth of another life: it was restored from a backup, or made anew without its manifest,
     /// and has got no birth since. Its groups are held back until an operator has chosen among their copies.
     pub is_restored: bool,
+    /// Whether a group was recovered with this birth as its only voter.
+    pub is_alone: bool,
+}
+
+impl FoundBirth {
+    /// Whether the store's groups are held back until an operator has chosen among the copies.
+    ///
+    /// The store was restored, or its process ended between the birth of an adoption and its registration. A new birth
+    /// would leave the adopted groups without a voter.
+    pub fn is_held(&self, registered: Option<Birth>) -> bool {
+        let is_interrupted = self.is_alone && registered.is_some() && self.stored != registered;
+        (self.is_restored || is_interrupted) && !base::planted!(HoldIgnored)
+    }
 }
 
 /// The birth that a store keeps, with the findings of its open. Blocks; `disk` completes its operations at once.
@@ -62,12 +78,23 @@ pub fn read_birth(store: &mut engine::Store, disk: &mut dyn Disk) -> Result<Foun
         entries => entries?,
     };
     let entry = entries.iter().find(|(key, _)| **key == *key::BIRTH).and_then(|(_, head)| decode(head));
-    let is_of_this_life = |incarnation| incarnation == store.incarnation();
-    Ok(FoundBirth {
-        stored: entry.filter(|(_, incarnation)| is_of_this_life(*incarnation)).map(|(birth, _)| birth),
-        is_restored: entry.is_some_and(|(_, incarnation)| !is_of_this_life(incarnation)),
-        is_complete: !store.may_have_lost_groups() && store.check_range(GROUPS.0, GROUPS.1).is_ok(),
-    })
+    let keeps = base::planted!(RestoredBirthKept);
+    let is_of_this_life = |incarnation| keeps || incarnation == store.incarnation();
+    let stored = entry.filter(|(_, incarnation)| is_of_this_life(*incarnation)).map(|(birth, _)| birth);
+    let is_restored = entry.is_some_and(|(_, incarnation)| !is_of_this_life(incarnation));
+    let is_alone = stored.is_some_and(|birth| store.found_groups().iter().any(|it| is_only_voter(birth, it)));
+    let is_complete = !store.may_have_lost_groups() && store.check_range(GROUPS.0, GROUPS.1).is_ok();
+    Ok(FoundBirth { stored, is_complete: is_complete || keeps, is_restored, is_alone })
+}
+
+/// Whether a group was recovered with a store of this birth as its only voter.
+fn is_only_voter(birth: Birth, found: &FoundGroup) -> bool {
+    let Some(Ok((state, _))) = found.state.as_ref().map(read_state) else { return false };
+    let Configuration { voters, outgoing, .. } = &state.configuration;
+    state.epoch > 0
+        && outgoing.is_empty()
+        && voters.len() == 1
+        && voters.iter().all(|voter| voter.birth == birth)
 }
 
 /// The entry of a birth in a store of that incarnation.

@@ -66,7 +66,7 @@ fn a_birth_is_told_when_it_is_durable_and_outlives_a_crash() {
     let data = tempfile::tempdir().unwrap();
     let hold = Arc::default();
     let (mut shard, found) = open(data.path(), &hold);
-    assert_eq!(found, FoundBirth { stored: None, is_complete: true, is_restored: false });
+    assert_eq!(found, FoundBirth { stored: None, is_complete: true, is_restored: false, is_alone: false });
     shard.keep_birth(birth(7));
     let mut outputs = Vec::new();
     shard.take_outputs(&mut outputs);
@@ -111,13 +111,13 @@ fn a_restored_store_has_no_birth_until_it_gets_one() {
     let state = manifest::find(disk, &dir).unwrap().unwrap().state;
     let incarnation = state.incarnation + 1;
     manifest::write(disk, &dir, &renewed(state, incarnation)).unwrap();
-    let restored = FoundBirth { stored: None, is_complete: true, is_restored: true };
+    let restored = FoundBirth { stored: None, is_complete: true, is_restored: true, is_alone: false };
     assert_eq!(open(data.path(), &hold).1, restored);
     let (mut shard, found) = open(data.path(), &hold);
     assert_eq!(found, restored, "it stays so until it has a birth");
     shard.keep_birth(birth(8));
     told(&mut shard);
     drop(shard);
-    let found = FoundBirth { stored: Some(birth(8)), is_complete: true, is_restored: false };
+    let found = FoundBirth { stored: Some(birth(8)), is_complete: true, is_restored: false, is_alone: false };
     assert_eq!(open(data.path(), &hold).1, found);
 }

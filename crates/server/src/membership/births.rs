@@ -6,7 +6,8 @@
 //!    all stores of a folder that turns out to be an older copy.
 //! 3. When all shards keep their births durably, they are registered; again until the state shows it.
 //! 4. Restored stores get no births while groups are founded: the node is *held back*, and takes part in no group. An
-//!    operator chooses among the copies of all nodes, and ends that ([`Births::release`]).
+//!    operator chooses among the copies of all nodes, and ends that ([`Births::release`]). A node that ends between
+//!    that and its registration is held back again: the voters of its groups are births that were never registered.
 //!
 //! Invariants: no birth is registered that is not durable; a process that the log does not have as the node's last
 //! start registers nothing, and neither does a node that is held back.
@@ -42,6 +43,8 @@ pub(super) struct Births {
     found: Vec<FoundBirth>,
     /// Bits of a prefix by which the node finds a shard.
     ring_bits: u8,
+    /// Whether a store is held back, by its findings and the last registration.
+    is_held: bool,
     /// Whether the folder was found to be an older copy: what its stores promised since is not in them.
     is_older_copy: bool,
     /// The birth of each store; empty before it is decided on.
@@ -62,9 +65,11 @@ impl Births {
     /// Of a node whose stores were found like this.
     pub(super) fn new(found: Vec<FoundBirth>, ring_bits: u8, rng: Box<dyn Rng>) -> Births {
         let (decided, known) = (Vec::new(), BTreeSet::new());
+        let is_held = found.iter().any(|found| found.is_held(None));
         Births {
             found,
             ring_bits,
+            is_held,
             is_older_copy: false,
             decided,
             known,
@@ -75,10 +80,10 @@ impl Births {
         }
     }
 
-    /// Whether groups are held back: stores were restored, and groups are founded of which they may have copies.
+    /// Whether groups are held back: stores were restored, or adopted groups under births that were never registered,
+    /// and groups are founded of which they may have copies.
     pub(super) fn are_held(&self, state: &State) -> bool {
-        let is_restored = self.found.iter().any(|found| found.is_restored);
-        is_restored && !self.is_released && self.decided.is_empty() && state.foundings().next().is_some()
+        self.is_held && !self.is_released && self.decided.is_empty() && state.foundings().next().is_some()
     }
 
     /// Draws a birth for each store of a node that is held back, to be kept after its release.
@@ -126,11 +131,16 @@ impl Births {
             return steps;
         }
 
+        let before = state.last_registration(own.node).map(|it| &it.stores);
+        if self.decided.is_empty() {
+            let registered = |shard: usize| before.and_then(|before| before.births.get(shard).copied());
+            let mut found = self.found.iter().enumerate();
+            self.is_held |= found.any(|(shard, found)| found.is_held(registered(shard)));
+        }
         if self.are_held(state) {
             return steps;
         }
         if self.decided.is_empty() {
-            let before = state.last_registration(own.node).map(|it| &it.stores);
             self.decide(before);
             steps.given = self.given();
         }
@@ -233,7 +243,7 @@ mod tests {
     }
 
     fn kept(number: u64) -> FoundBirth {
-        FoundBirth { stored: Some(birth(number)), is_complete: true, is_restored: false }
+        FoundBirth { stored: Some(birth(number)), is_complete: true, is_restored: false, is_alone: false }
     }
 
     fn births(found: &[FoundBirth]) -> Births {
@@ -389,8 +399,26 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_ended_between_its_release_and_its_registration_is_held_back_again() {
+        let (board, mut state) = (Board::new(1), state(1, 1));
+        let stores = StoreBirths { ring_bits: 3, births: [birth(5)].into() };
+        state.apply(&Command::RegisterStores { node: NodeId(0), starts: 1, start: 1, stores }).unwrap();
+        let expected = state.version();
+        state.apply(&Command::FoundGroups { expected, n_val: 3, number: 9 }).unwrap();
+        start_again(&mut state, 2, 2);
+        let adopted = |number| FoundBirth { is_alone: true, ..kept(number) };
+
+        let mut interrupted = births(&[adopted(8)]);
+        assert_eq!(interrupted.advance(&state, &own(2, 2), &board, NOW), BirthSteps::default());
+        assert!(interrupted.are_held(&state));
+        let mut registered = births(&[adopted(5)]);
+        assert_eq!(registered.advance(&state, &own(2, 2), &board, NOW).given, [(ShardId(0), birth(5))]);
+        assert!(!registered.are_held(&state));
+    }
+
+    #[test]
     fn restored_stores_get_no_births_while_groups_are_founded_until_they_are_released() {
-        let restored = FoundBirth { stored: None, is_complete: true, is_restored: true };
+        let restored = FoundBirth { stored: None, is_complete: true, is_restored: true, is_alone: false };
         let (mut births, board, mut state) = (births(&[restored, restored]), Board::new(2), state(1, 1));
         assert!(!births.are_held(&state), "there are no groups");
         let stores = StoreBirths { ring_bits: 3, births: [birth(5), birth(6)].into() };

@@ -73,13 +73,18 @@ impl Node {
 }
 
 fn nothing_stored(shards: usize) -> Vec<FoundBirth> {
-    vec![FoundBirth { stored: None, is_complete: true, is_restored: false }; shards]
+    vec![FoundBirth { stored: None, is_complete: true, is_restored: false, is_alone: false }; shards]
 }
 
 fn stored(births: &[Birth]) -> Vec<FoundBirth> {
     births
         .iter()
-        .map(|&birth| FoundBirth { stored: Some(birth), is_complete: true, is_restored: false })
+        .map(|&birth| FoundBirth {
+            stored: Some(birth),
+            is_complete: true,
+            is_restored: false,
+            is_alone: false,
+        })
         .collect()
 }
 
