@@ -137,6 +137,7 @@ impl GroupState {
         // No vote was given in a term that was not known here.
         let hard = HardState { term, vote: None, ..self.hard };
         let configuration = Configuration::of_voters(voters);
+        let epoch = if base::planted!(EpochKept) { self.epoch } else { epoch };
         Ok(GroupState { epoch, hard, leader: None, configuration, ..self.clone() })
     }
 }

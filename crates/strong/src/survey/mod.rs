@@ -71,6 +71,9 @@ impl GroupCopy {
     /// The order of copies: the best is the greatest.
     fn order(&self) -> (u16, u64, u64) {
         let (index, term) = self.last;
+        if base::planted!(WorseCopyChosen) {
+            return (self.epoch, u64::MAX - term, u64::MAX - index);
+        }
         (self.epoch, term, index)
     }
 }
