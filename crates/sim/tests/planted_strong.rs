@@ -21,6 +21,9 @@ const LIVES_MAX: u64 = 25;
 /// Lives have four characters, by the remainders of their seeds.
 const CHARACTERS: u64 = 4;
 
+/// The first seed of this character whose life has a restore of all nodes.
+const RESTORED: u64 = 25;
+
 /// Asserts that a life with the character of that seed catches the bug.
 fn is_caught(bug: Planted, first: u64) {
     let seeds = Seeds { first, max: LIVES_MAX, step: CHARACTERS };
@@ -60,7 +63,7 @@ fn condition_before_noop() {
 
 #[test]
 fn unavailable_but_applied() {
-    is_caught(Planted::UnavailableButApplied, 104);
+    is_caught(Planted::UnavailableButApplied, 116);
 }
 
 #[test]
@@ -81,6 +84,26 @@ fn forward_executed_twice() {
 #[test]
 fn lost_disk_votes() {
     is_caught(Planted::LostDiskVotes, 38);
+}
+
+#[test]
+fn restored_birth_kept() {
+    is_caught(Planted::RestoredBirthKept, RESTORED);
+}
+
+#[test]
+fn hold_ignored() {
+    is_caught(Planted::HoldIgnored, RESTORED);
+}
+
+#[test]
+fn worse_copy_chosen() {
+    is_caught(Planted::WorseCopyChosen, RESTORED);
+}
+
+#[test]
+fn epoch_kept() {
+    is_caught(Planted::EpochKept, RESTORED);
 }
 
 #[test]

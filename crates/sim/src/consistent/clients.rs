@@ -16,7 +16,7 @@ use base::{Monotonic, Rng};
 use bytes::Bytes;
 use kv::{Bucket, DeleteRequest, Error, GetRequest, PutRequest, Request, Response, Return};
 use object::Metadata;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use strong::linearizability::{Action, Operation, Outcome, Value};
 
@@ -38,6 +38,8 @@ pub(super) struct Client {
     node: usize,
     /// The context and the value of each key that it knows last.
     seen: BTreeMap<usize, (Bytes, Value)>,
+    /// The keys whose contexts are of the time before a restore of all nodes.
+    aged: BTreeSet<usize>,
     /// Requests to come in this burst.
     burst: u64,
     /// The key that it reads next: one whose condition failed.
@@ -51,12 +53,25 @@ pub(super) struct Pending {
     pub(super) key: usize,
     pub(super) action: Action,
     pub(super) call: u64,
+    /// Whether its context is of the time before a restore of all nodes: the object may be the same or not.
+    pub(super) is_aged: bool,
 }
 
 impl Client {
     pub(super) fn new(mut rng: SplitMix64, nodes: usize) -> Client {
         let node = index_below(&mut rng, nodes);
-        Client { rng, node, seen: BTreeMap::new(), burst: 0, rereads: None }
+        let (seen, aged) = (BTreeMap::new(), BTreeSet::new());
+        Client { rng, node, seen, aged, burst: 0, rereads: None }
+    }
+
+    /// All nodes are restored.
+    pub(super) fn age_contexts(&mut self) {
+        self.aged = self.seen.keys().copied().collect();
+    }
+
+    fn see(&mut self, key: usize, context: Bytes, value: Value) {
+        self.aged.remove(&key);
+        self.seen.insert(key, (context, value));
     }
 }
 
@@ -104,6 +119,17 @@ pub(super) fn outcome_of(result: &Result<Response, Error>) -> Outcome {
         Err(Error::Failed) => Outcome::Failed,
         Err(Error::Timeout) => Outcome::Timeout,
         Err(_) => Outcome::Unavailable,
+    }
+}
+
+/// The value that a client knows by an answer, of an action that tells one.
+pub(super) fn value_of(action: Action, outcome: Outcome) -> Option<Value> {
+    match (action, outcome) {
+        (Action::Get, Outcome::Read(value)) => value,
+        (Action::Put(value) | Action::PutOnce(value) | Action::Cas { value, .. }, Outcome::Done) => {
+            Some(value)
+        }
+        _ => None,
     }
 }
 
@@ -161,7 +187,9 @@ impl World {
         let name = self.keys[key].name.clone();
         let request = request_of(name, action, context, timeout, padding);
         let call = self.events.now().0;
-        self.pending.insert(number, Pending { client: at, node, key, action, call });
+        let is_aged = self.clients[at].aged.contains(&key)
+            && matches!(action, Action::Cas { .. } | Action::DeleteIf { .. });
+        self.pending.insert(number, Pending { client: at, node, key, action, call, is_aged });
         self.events.after(patience, Event::GiveUpWaiting(number));
         self.trace.line(format_args!("c{at} #{number} to n{node}: {} {action:?}", show::request(&request)));
         let message = Message::Ask { number, request: Box::new(request) };
@@ -198,11 +226,11 @@ impl World {
         let (client, key, action) = (&mut self.clients[pending.client], pending.key, pending.action);
         let outcome = outcome_of(result);
         match (outcome, show::context(result)) {
-            (Outcome::Read(Some(value)), Some(context)) => drop(client.seen.insert(key, (context, value))),
+            (Outcome::Read(Some(value)), Some(context)) => client.see(key, context, value),
             (Outcome::Read(None), _) => drop(client.seen.remove(&key)),
             (Outcome::Done, context) => match (action, context) {
                 (Action::PutOnce(value) | Action::Cas { value, .. }, Some(context)) => {
-                    client.seen.insert(key, (context, value));
+                    client.see(key, context, value);
                 }
                 _ => drop(client.seen.remove(&key)),
             },
@@ -217,20 +245,17 @@ impl World {
 
     /// Notes the end of a request; its client thinks about the next one.
     pub(super) fn finish(&mut self, number: u64, outcome: Outcome) {
-        let Some(Pending { client, key, action, call, .. }) = self.pending.remove(&number) else { return };
+        let Some(pending) = self.pending.remove(&number) else { return };
+        let Pending { client, key, action, call, is_aged, .. } = pending;
         let nodes = self.plan.nodes();
         let asking = &mut self.clients[client];
         if matches!(outcome, Outcome::Unavailable | Outcome::Timeout) && asking.rng.chance(1, 2) {
             asking.node = index_below(&mut asking.rng, nodes);
         }
-        self.note(key, Operation { call, end: self.events.now().0, action, outcome });
+        if !(is_aged && outcome == Outcome::Failed) {
+            self.note(key, Operation { call, end: self.events.now().0, action, outcome });
+        }
         self.schedule_client(client);
-    }
-
-    /// Adds an operation to its key's history.
-    pub(super) fn note(&mut self, key: usize, operation: Operation) {
-        self.tally.count(operation.outcome);
-        self.keys[key].history.push(operation);
     }
 
     /// A client's connection broke with its node: nobody knows what became of its request.

@@ -2,6 +2,7 @@
 
 use super::clients::{TYPE, outcome_of, request_of};
 use super::plan::Loss;
+use super::restore::Restore;
 use super::{Event, World, all_but};
 use crate::check::{Verdict, Violation};
 use crate::disk::DiskOdds;
@@ -16,7 +17,7 @@ use node::GroupReport;
 use object::key;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use strong::linearizability::{Action, Operation, Outcome, Verdict as Order, check};
+use strong::linearizability::{Action, Operation, Outcome};
 
 /// The time within which each group answers after a heal, and after the beginning of a one-way cut that lasts.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -32,8 +33,6 @@ const QUIET_MAX: Duration = Duration::from_secs(10);
 const LIFE_MAX: Duration = Duration::from_secs(90);
 /// The timeout of a probe: some round trips.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(1000);
-/// States that the check of a history may visit: some 100 ms of work.
-const STATES_MAX: usize = 300_000;
 
 /// The part of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,6 +220,9 @@ impl World {
                 (0..self.clients.len()).for_each(|at| self.schedule_client(at));
                 self.events.after(self.plan.trouble_pause_max, Event::Trouble);
                 self.events.after(self.plan.trouble_pause_max / 2, Event::Scenario);
+                if self.restore.is_some() {
+                    self.events.after(Duration::ZERO, Event::Restore);
+                }
             }
             Phase::Heal => self.heal(),
             Phase::Healed => {
@@ -312,11 +314,15 @@ impl World {
     fn has_lived(&self) -> bool {
         let is_changing = self.hosts.iter().any(|host| host.next_disk.is_some())
             || self.scenario.is_some()
-            || !self.plan.scenarios.is_empty();
+            || !self.plan.scenarios.is_empty()
+            || self.restore.as_ref().is_some_and(Restore::is_to_end);
         // The cut that lasts comes later.
         let is_to_come =
             |fault: &Fault| *fault != Fault::OneWay || self.plan.troubles.one_way || !self.plan.lasting_cut;
         let unfired = self.unfired();
+        if self.is_restoring {
+            return false;
+        }
         self.events.now() >= Monotonic(0) + LIFE_MAX
             || self.has_seen_enough() && !is_changing && !unfired.iter().any(is_to_come)
     }
@@ -415,7 +421,7 @@ impl World {
     }
 
     /// Whether each group has a leader that has told all to all present voters.
-    fn are_settled(&mut self) -> bool {
+    pub(super) fn are_settled(&mut self) -> bool {
         self.groups.clone().into_iter().all(|prefix| self.is_settled(prefix).unwrap_or(false))
     }
 
@@ -439,7 +445,7 @@ impl World {
         Some(leader.is_settled && present.iter().filter(|at| !self.hosts[**at].gone).all(is_there))
     }
 
-    fn describe(&mut self) -> String {
+    pub(super) fn describe(&mut self) -> String {
         let mut lines = vec![String::new()];
         for at in 0..self.hosts.len() {
             let host = &self.hosts[at];
@@ -469,27 +475,6 @@ impl World {
         self.tally.elections = terms.values().sum();
         self.check_histories()?;
         self.check_replicas()
-    }
-
-    fn check_histories(&mut self) -> Verdict {
-        for key in &mut self.keys {
-            key.history.sort_by_key(|operation| operation.call);
-            match check(&key.history, STATES_MAX) {
-                Order::Linearizable => {}
-                Order::Unknown => self.tally.unknown += 1,
-                Order::Violation(violation) => {
-                    let name = key.name.escape_ascii();
-                    let operation = key.history[violation.operation];
-                    let what = format!("{name}: {operation:?} has no place: {violation:?}");
-                    let at = |operation: &Operation| format!("\n    {operation:?}");
-                    let last = key.history.iter().filter(|it| it.call <= violation.window.1).map(at);
-                    let all: Vec<String> = last.collect();
-                    let shown = all[all.len().saturating_sub(SHOWN_MAX)..].concat();
-                    return Err(Violation::new("keys are linearizable", format!("{what}{shown}")));
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Compares the heads of all present voters of each group.
@@ -536,6 +521,3 @@ impl World {
         Ok(())
     }
 }
-
-/// Operations before a broken one that are shown.
-const SHOWN_MAX: usize = 40;

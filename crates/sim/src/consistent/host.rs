@@ -50,6 +50,8 @@ pub(super) struct Host {
     /// The births that its stores are to keep, and those that they keep.
     pub(super) given: Vec<Birth>,
     pub(super) kept: Vec<Option<Birth>>,
+    /// Its process was started with a restored folder, and no operator has let it go on.
+    pub(super) is_held: bool,
     /// A registration is under way.
     pub(super) registers: bool,
     /// The version of the agreement that it heard of last.
@@ -101,6 +103,7 @@ impl Host {
             gives_up: false,
             given: Vec::new(),
             kept: Vec::new(),
+            is_held: false,
             registers: false,
             heard: 0,
             counted: Counted::default(),
@@ -129,7 +132,7 @@ impl Host {
         self.held = None;
         self.told_down.clear();
         self.gives_up = false;
-        self.registers = false;
+        (self.registers, self.is_held) = (false, false);
         (self.heard, self.counted) = (0, Counted::default());
         self.given.clear();
         self.kept.clear();

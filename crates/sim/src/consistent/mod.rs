@@ -24,15 +24,22 @@
 //! Disks are lost, restored, cloned or damaged on nodes of which each group has a minority. Such a node has another
 //! birth, and votes again in all its groups at the end.
 //!
+//! In one of six lives all nodes are restored from backups, and an operator recovers the groups (`restore.rs`). It cuts
+//! the histories (`history.rs`).
+//!
 //! Left out: changes of members; the metadata log and its faults, which the world `elastic` has; two processes of one
 //! member; the reaping of tombstones, whose interval is longer than a life.
 
+mod backup;
 mod clients;
 mod ending;
+mod history;
 mod host;
 mod nodes;
+mod operator;
 mod plan;
 mod registry;
+mod restore;
 mod scenario;
 mod tally;
 #[cfg(test)]
@@ -54,16 +61,17 @@ use base::rng::SplitMix64;
 use bytes::Bytes;
 use clients::{Client, Pending};
 use ending::{Phase, Probes};
+use history::Key;
 use host::{Folder, Host};
 use kv::{Error, Request, Response};
 use node::{Layout, PeerMessage};
 use plan::{Character, Plan};
 use registry::Registry;
+use restore::Restore;
 use ring::{Ring, RingSize, RingVersion};
 use scenario::Scenario;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use strong::linearizability::Operation;
 
 use tally::Counted;
 pub use tally::Tally;
@@ -124,6 +132,8 @@ enum Event {
     Trouble,
     /// The next stage of a scenario comes.
     Scenario,
+    /// The next step of the restore of all nodes comes.
+    Restore,
     /// The cut links come, go, or are mended.
     Partition,
     /// A node looks at the time.
@@ -167,13 +177,6 @@ impl From<Packet<Frame>> for Event {
     }
 }
 
-/// A key, and the operations on it.
-struct Key {
-    name: Bytes,
-    prefix: u16,
-    history: Vec<Operation>,
-}
-
 struct World {
     seed: Seed,
     plan: Plan,
@@ -203,6 +206,14 @@ struct World {
     scenario: Option<Scenario>,
     /// The older copy of a node's folder that is to be restored.
     backup: Option<(usize, Folder)>,
+    /// The restore of all nodes.
+    restore: Option<Restore>,
+    /// Whether all nodes were restored, and not all groups have their voters again.
+    is_restoring: bool,
+    /// The groups that are held back since then.
+    held_groups: BTreeSet<u16>,
+    /// The value of each version of each key.
+    versions: BTreeMap<(usize, Bytes), strong::linearizability::Value>,
     /// The leader of each term of each group.
     leaders: BTreeMap<(u16, u64), usize>,
     phase: Phase,
@@ -268,6 +279,10 @@ impl World {
             partition: None,
             scenario: None,
             backup: None,
+            restore: plan.restore.then(|| Restore::new(seed, plan.nodes())),
+            is_restoring: false,
+            held_groups: BTreeSet::new(),
+            versions: BTreeMap::new(),
             leaders: BTreeMap::new(),
             phase: Phase::Preparation,
             probes: Probes::default(),
@@ -316,6 +331,7 @@ impl World {
             Event::Publish(at) => return self.on_publish(at),
             Event::Trouble => self.on_trouble(),
             Event::Scenario => self.on_scenario(),
+            Event::Restore => return self.on_restore(),
             Event::Partition => self.on_partition(),
             Event::Tick(at) => return self.on_tick(at),
             Event::Look => return self.on_look(),
@@ -392,7 +408,7 @@ fn draw_keys(layout: &Layout, begin: &str, keys_each: u64, groups: Option<&[u16]
         }
         if groups.contains(&prefix) && counts.get(&prefix).is_none_or(|count| *count < keys_each) {
             *counts.entry(prefix).or_default() += 1;
-            keys.push(Key { name, prefix, history: Vec::new() });
+            keys.push(Key::new(name, prefix));
         }
         if counts.len() == GROUPS && counts.values().all(|count| *count == keys_each) {
             break;

@@ -6,6 +6,7 @@
 //!    of it later.
 //! 3. A process that ends breaks the connections of its clients.
 
+use super::clients::{outcome_of, value_of};
 use super::ending::Phase;
 use super::scenario::Scenario;
 use super::{Event, Frame, Message, World, member, node_id, node_of};
@@ -77,6 +78,10 @@ impl World {
         let host = &mut self.hosts[at];
         host.machine.disk.replace(folder.as_ref().map(|folder| &folder.image));
         host.starts = folder.as_ref().map_or(0, |folder| folder.starts);
+        if self.is_restoring {
+            self.trace.line(format_args!("n{at} has the folder of its backup"));
+            return;
+        }
         let fault = self.plan.loss.expect("it was planned").fault();
         self.trace.fault(fault, format_args!("n{at}"));
     }
@@ -195,7 +200,16 @@ impl World {
         let Some(process) = &self.hosts[at].machine.process else { return Ok(()) };
         let (life, found) = (process.life, process.births.clone());
         let before = self.registry.births(at);
+        let mut stores = found.iter().enumerate();
+        let is_held = self.registry.is_founded()
+            && stores.any(|(shard, found)| found.is_held(before.get(shard).copied()));
         let (starts, births) = self.registry.begin((at, life, self.hosts[at].starts + 1), &found);
+        if is_held {
+            self.trace.line(format_args!("n{at} is start {starts}, and holds its groups back"));
+            (self.hosts[at].starts, self.hosts[at].is_held) = (starts, true);
+            self.publish();
+            return Ok(());
+        }
         let replaced = before.iter().zip(&births).filter(|(before, birth)| before != birth).count();
         self.tally.births += replaced as u64;
         if replaced > 0 && !self.hosts[at].is_hurt {
@@ -206,6 +220,13 @@ impl World {
         }
         self.hosts[at].starts = starts;
         self.trace.line(format_args!("n{at} is start {starts}, with births {births:?}"));
+        self.give_births(at, births)?;
+        self.publish();
+        Ok(())
+    }
+
+    /// Has the stores of a node keep births.
+    pub(super) fn give_births(&mut self, at: usize, births: Vec<ring::Birth>) -> Verdict {
         self.hosts[at].kept = vec![None; births.len()];
         self.hosts[at].given = births.clone();
         for (shard, birth) in births.into_iter().enumerate() {
@@ -215,8 +236,13 @@ impl World {
                 self.after_shard(at, shard)?;
             }
         }
-        self.publish();
         Ok(())
+    }
+
+    /// Whether the registry has the starts of all processes, all of which run.
+    pub(super) fn are_confirmed(&self) -> bool {
+        let mut hosts = self.hosts.iter().enumerate();
+        hosts.all(|(at, host)| host.life().is_some_and(|life| self.registry.has_begun(at, life)))
     }
 
     fn on_birth_kept(&mut self, at: usize, shard: usize, birth: ring::Birth) {
@@ -264,7 +290,7 @@ impl World {
     }
 
     /// All nodes hear of a change, some sooner than others.
-    fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         for at in 0..self.hosts.len() {
             let delay = self.agreement_delay();
             self.events.after(delay, Event::Publish(at));
@@ -360,7 +386,7 @@ impl World {
         match output {
             Output::Reply { to, result, more } => {
                 assert!(!more, "nobody asks for anything long");
-                self.on_reply(at, to.0, result);
+                return self.on_reply(at, to.0, result);
             }
             Output::Hop { to, message } => {
                 let (machine, mut timer) = self.parts(at);
@@ -386,6 +412,9 @@ impl World {
         match packet.message {
             Message::Ask { number, request } => {
                 let at = node_of(packet.to).expect("clients ask nodes");
+                if self.restore.as_ref().is_some_and(|it| it.has_ended(number)) {
+                    return Ok(());
+                }
                 if !self.hosts[at].serves() {
                     // The connection is refused, so the node never has the request.
                     self.finish(number, Outcome::Unavailable);
@@ -411,16 +440,26 @@ impl World {
         self.after_shard(at, shard)
     }
 
-    fn on_reply(&mut self, at: usize, number: u64, result: Result<Response, Error>) {
+    fn on_reply(&mut self, at: usize, number: u64, result: Result<Response, Error>) -> Verdict {
         self.trace.line(format_args!("n{at} answers #{number}: {}", show::answer(&result)));
         self.requests.remove(&number).expect("a request has one answer");
         if self.on_probed(number, &result) {
-            return;
+            return Ok(());
         }
-        let Some(pending) = self.pending.get(&number) else { return };
-        let to = super::client_id(pending.client);
+        let Some(pending) = self.pending.get(&number) else { return Ok(()) };
+        let (to, key, action) = (super::client_id(pending.client), pending.key, pending.action);
+        let outcome = outcome_of(&result);
+        let is_definite = matches!(outcome, Outcome::Read(_) | Outcome::Done | Outcome::Failed);
+        if is_definite && self.held_groups.contains(&self.keys[key].prefix) {
+            let what = format!("n{at} answers #{number}: {}", show::answer(&result));
+            return Err(Violation::new("a group that is held back answers nothing", what));
+        }
+        if let (Some(value), Some(context)) = (value_of(action, outcome), show::context(&result)) {
+            self.note_version(key, context, value)?;
+        }
         let message = Message::Answer { number, result };
         self.outside.send(&mut self.events, Packet { from: node_id(at), to, message });
+        Ok(())
     }
 
     // Messages between nodes.

@@ -129,6 +129,8 @@ pub(super) struct Plan {
     pub(super) outside: NetworkConfig,
     pub(super) troubles: Troubles,
     pub(super) loss: Option<Loss>,
+    /// Whether all nodes are restored from backups.
+    pub(super) restore: bool,
     /// The interval at which nodes compare their eventual copies, which leaves consistent types alone.
     pub(super) anti_entropy: Option<Duration>,
     /// Whether a one-way cut that lasts follows the heal.
@@ -178,6 +180,7 @@ impl Plan {
             outside: outside(rng),
             troubles: troubles(rng),
             loss,
+            restore: restore(seed, character, loss),
             anti_entropy: rng.chance(1, 3).then_some(Duration::from_millis(500)),
             lasting_cut: rng.chance(1, 2),
             deaths: if is_mixture { between(rng, 3, 8) } else { between(rng, 1, 4) },
@@ -241,6 +244,13 @@ fn strong_reads(seed: Seed) -> StrongReads {
 fn live_groups(seed: Seed) -> Option<usize> {
     let rng = &mut seed.stream("live groups", 0);
     rng.chance(1, 3).then(|| index_below(rng, 3))
+}
+
+/// A restore of all nodes in one of six lives. Not of backups with flipped bits, nor of stores so small that they do
+/// not take the states of all groups at once. Drawn apart, so that lives are otherwise those without.
+fn restore(seed: Seed, character: Character, loss: Option<Loss>) -> bool {
+    let is_drawn = seed.stream("restore", 0).chance(1, 4);
+    is_drawn && character != Character::Disks && loss != Some(Loss::Flipped)
 }
 
 /// Options of all stores: so small in lives about disks that each segment and memtable has some writes.

@@ -4,13 +4,14 @@
 //!    registry says which births the stores keep: an older copy of a folder keeps none.
 //! 2. When the stores keep their births durably, they are registered ([`Registry::register`]).
 //! 3. When all members are registered for the first time, the groups are founded.
+//! 4. A restore of all nodes puts the records of an earlier time in place ([`Registry::restore`]).
 //!
 //! Invariant: a member has one registered process at most. Each change has a version of its own.
 
 use base::Rng;
 use base::rng::SplitMix64;
 use membership::state::{Founding, StoreBirths};
-use node::{Agreement, FoundBirth, RegisteredProcess};
+use node::{Agreement, FoundBirth, RegisteredProcess, VoterId};
 use ring::{Birth, NodeId, Ring, RingSize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +28,13 @@ struct Record {
     is_registered: bool,
 }
 
+/// The agreement as it was at some time.
+#[derive(Clone, Debug)]
+pub(super) struct Records {
+    members: Vec<Record>,
+    founding: Option<Founding>,
+}
+
 /// The registry.
 pub(super) struct Registry {
     rng: SplitMix64,
@@ -35,6 +43,8 @@ pub(super) struct Registry {
     n_val: u8,
     prefixes: RingSize,
     founding: Option<Founding>,
+    /// The stores whose births are all voters: those of the founding, or those after the last restore.
+    voters: BTreeMap<NodeId, StoreBirths>,
     version: u64,
 }
 
@@ -47,6 +57,7 @@ impl Registry {
             n_val,
             prefixes: ring.size().finest(),
             founding: None,
+            voters: BTreeMap::new(),
             version: 0,
         }
     }
@@ -97,11 +108,56 @@ impl Registry {
         (record.stores, record.is_registered) = (Some(stores), true);
         self.version += 1;
         if self.founding.is_none() && self.records.iter().all(|record| record.is_registered) {
-            let stores = self.stores().collect();
+            let stores: BTreeMap<NodeId, StoreBirths> = self.stores().collect();
             let (number, owners) = (self.rng.next_u64(), Arc::clone(&self.owners));
+            self.voters.clone_from(&stores);
             self.founding = Some(Founding { number, epoch: 0, owners, stores: Arc::new(stores) });
         }
         true
+    }
+
+    /// The records as of now.
+    pub(super) fn records(&self) -> Records {
+        Records { members: self.records.clone(), founding: self.founding.clone() }
+    }
+
+    /// Puts earlier records in place of the present ones.
+    pub(super) fn restore(&mut self, records: &Records) {
+        let Records { members, founding } = records.clone();
+        (self.records, self.founding) = (members, founding);
+        self.version += 1;
+    }
+
+    /// Begins an epoch of the groups.
+    pub(super) fn raise_epoch(&mut self) {
+        self.founding.iter_mut().for_each(|founding| founding.epoch += 1);
+        self.version += 1;
+    }
+
+    /// Takes the stores that are registered now for those whose births are all voters.
+    pub(super) fn settle_voters(&mut self) {
+        self.voters = self.stores().collect();
+    }
+
+    /// Whether there are groups.
+    pub(super) fn is_founded(&self) -> bool {
+        self.founding.is_some()
+    }
+
+    /// The epochs of the foundings, by n_val.
+    pub(super) fn epochs(&self) -> BTreeMap<u8, u16> {
+        self.founding.iter().map(|founding| (self.n_val, founding.epoch)).collect()
+    }
+
+    /// The number of nodes of each group.
+    pub(super) fn copies(&self) -> usize {
+        usize::from(self.n_val).min(self.records.len())
+    }
+
+    /// Whether a voter is a registered store.
+    pub(super) fn votes(&self, voter: VoterId) -> bool {
+        let record = &self.records[usize::from(voter.node.0)];
+        record.is_registered && record.stores.iter().any(|stores| stores.births.contains(&voter.birth))
     }
 
     fn stores(&self) -> impl Iterator<Item = (NodeId, StoreBirths)> {
@@ -126,6 +182,11 @@ impl Registry {
         self.records[at].is_registered && self.records[at].life == life
     }
 
+    /// Whether the start of a process is the last one of its member.
+    pub(super) fn has_begun(&self, at: usize, life: u64) -> bool {
+        self.records[at].life == life
+    }
+
     /// The nodes of a group's voters, in the order of the prefix's list.
     pub(super) fn voters(&self, prefix: u16) -> Vec<usize> {
         let voters = self.founding.as_ref().map(|it| it.voters(self.n_val, prefix, self.prefixes));
@@ -140,12 +201,12 @@ impl Registry {
 
     /// Those of them whose stores kept their births.
     pub(super) fn live_voters(&self, prefix: u16) -> Vec<usize> {
-        let voters = self.founding.as_ref().map(|it| it.voters(self.n_val, prefix, self.prefixes));
-        let keeps = |(node, birth): &(NodeId, Birth)| {
-            let stores = self.records[usize::from(node.0)].stores.as_ref();
-            stores.is_some_and(|stores| stores.of_prefix(prefix, self.prefixes) == *birth)
+        let birth = |stores: &StoreBirths| stores.of_prefix(prefix, self.prefixes);
+        let keeps = |at: &usize| {
+            let voter = self.voters.get(&number(*at)).map(birth);
+            voter.is_some() && self.records[*at].stores.as_ref().map(birth) == voter
         };
-        voters.into_iter().flatten().filter(keeps).map(|(node, _)| usize::from(node.0)).collect()
+        self.voters(prefix).into_iter().filter(keeps).collect()
     }
 }
 

@@ -114,6 +114,10 @@ impl World {
         if !self.phase.has_trouble() {
             return;
         }
+        if self.is_restoring {
+            self.events.after(LOOK_EVERY, Event::Scenario);
+            return;
+        }
         let next = || self.plan.scenarios.pop().map(Scenario::new);
         let Some(mut scenario) = self.scenario.take().or_else(next) else { return };
         let delay = match scenario.cast {
@@ -204,6 +208,14 @@ impl World {
         if scenario.is_pure() {
             self.inside.set_config(self.plan.inside);
             self.hosts.iter().for_each(|host| host.machine.disk.set_odds(self.plan.disk));
+        }
+    }
+
+    /// Ends the scenario under way, and all that is cut.
+    pub(super) fn interrupt_scenario(&mut self) {
+        match self.scenario.take() {
+            Some(scenario) => self.end_scenario(&scenario),
+            None => self.mend(),
         }
     }
 

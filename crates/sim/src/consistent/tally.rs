@@ -31,6 +31,8 @@ pub struct Tally {
     pub unloads: u64,
     /// Voters that are new because their stores lost something.
     pub births: u64,
+    /// Restores of all nodes from backups.
+    pub restores: u64,
     /// Histories whose check ran out of its budget.
     pub unknown: u64,
 }
@@ -91,6 +93,7 @@ impl Tally {
         self.index_reads += other.index_reads;
         self.lapsed += other.lapsed;
         self.unloads += other.unloads;
+        self.restores += other.restores;
         self.reads += reads;
         self.done += done;
         self.failed += failed;
@@ -108,13 +111,13 @@ impl fmt::Display for Tally {
         let Tally {
             reads, done, failed, unavailable, timeouts, elections, catch_ups, births, unknown, ..
         } = self;
-        let Tally { lease_reads, index_reads, lapsed, unloads, .. } = self;
+        let Tally { lease_reads, index_reads, lapsed, unloads, restores, .. } = self;
         write!(
             f,
             "{reads} reads, {done} writes, {failed} failed, {unavailable} unavailable, {timeouts} timeouts, \
              {elections} elections, {catch_ups} catch-ups, {births} new births, {unknown} histories unknown, \
              {lease_reads} lease reads, {index_reads} ReadIndex reads, {lapsed} promises lapsed and renewed, \
-             {unloads} groups unloaded"
+             {unloads} groups unloaded, {restores} restores"
         )
     }
 }

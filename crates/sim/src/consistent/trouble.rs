@@ -31,7 +31,7 @@ impl World {
         if !self.phase.has_trouble() {
             return;
         }
-        if self.scenario.is_none() {
+        if self.scenario.is_none() && !self.is_restoring {
             self.cause_trouble();
         }
         let shortest = self.plan.trouble_pause_max / 10;
