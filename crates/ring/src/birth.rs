@@ -37,7 +37,7 @@ impl Birth {
         match stored.filter(|_| is_same && is_complete) {
             Some(birth) => birth,
             None => {
-                let keeps = base::planted!(LostDiskVotes) || base::planted!(HoldIgnored);
+                let keeps = [base::planted!(LostDiskVotes), base::planted!(HoldIgnored)].contains(&true);
                 registered.filter(|_| keeps).unwrap_or_else(|| Birth::draw(rng))
             }
         }
