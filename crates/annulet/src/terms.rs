@@ -16,8 +16,8 @@ fn meaning(answer: &str) -> Option<String> {
         errors::MATCH_FOUND => "the object exists already",
         errors::MODIFIED => "the object has changed since it was read",
         errors::FAILED => {
-            "nothing was done: the object exists or has changed, and a write replaces the version of its --vclock only; \
-             `annulet kv head` shows the present one"
+            "nothing was done: the object exists or has changed, and a write replaces the version of its --vclock \
+             only; `annulet kv head` shows the present one"
         }
         errors::NOTFOUND => "no such object",
         errors::NO_TYPE => "no active bucket type has that name: `annulet kv types` lists the types",
