@@ -7,6 +7,9 @@
 //!   After a node was away its groups are led by others. Their leaders give them back when the node was up for
 //!   [`PREFERRED_AFTER`], at a pace, and not while this node is busy.
 //!
+//! Invariant: while a group that is led here has a reachable voter that is preferred, the next look has its time. A look
+//! goes over all groups, so a store at rest has none.
+//!
 //! Left out: the choice of another voter at a stop, and whether it has all entries, which the group knows.
 
 use std::time::Duration;
@@ -32,8 +35,26 @@ const PREFERRED_MAX: u16 = 20;
 pub(super) struct HandOvers {
     /// The end of the time that a stop waits for the hand-overs.
     leaves_until: Option<Monotonic>,
-    /// The next look for groups to be given back.
-    look_at: Monotonic,
+    /// The next look for groups to be given back; none if the last one found that all are led by the preferred voter
+    /// of those that can be reached, and nothing has changed since.
+    look_at: Option<Monotonic>,
+}
+
+impl HandOvers {
+    /// Notes that a group may have another preferred voter, or another leader.
+    pub fn note_change(&mut self, now: Monotonic) {
+        self.look_at.get_or_insert(now + LOOK_EVERY);
+    }
+}
+
+/// The voter that is preferred to this store as the leader of a group.
+enum Preferred {
+    /// None that can be reached.
+    Here,
+    /// One that is not to lead yet.
+    Later,
+    /// One that is to lead now.
+    Now(VoterId),
 }
 
 impl ConsistentGroups {
@@ -60,19 +81,25 @@ impl ConsistentGroups {
 
     /// Gives some groups to the voters that are preferred.
     pub(super) fn give_back(&mut self, env: &Env, now: Monotonic) {
-        if now < self.hand_overs.look_at || env.gauges.is_stopping || env.gauges.queued() > 0 {
+        let is_due = self.hand_overs.look_at.is_some_and(|at| at <= now);
+        if !is_due || env.gauges.is_stopping || env.gauges.queued() > 0 {
             return;
         }
-        self.hand_overs.look_at = now + LOOK_EVERY;
-        let most = usize::from((PREFERRED_MAX / env.knobs.layout.shards).max(1));
 
-        let is_due = |held: &HeldGroup| held.given_back.is_none_or(|at| now.since(at) >= PREFERRED_AFTER);
-        let led = self.groups.iter().filter(|(_, held)| held.group.leads() && is_due(held));
-        let preferred = led.filter_map(|(&key, held)| Some((key, self.preferred_of(env, key, held, now)?)));
-        let mut given: Vec<(GroupKey, VoterId)> = preferred.collect();
+        let (mut given, mut is_at_rest) = (Vec::new(), true);
+        for (&key, held) in self.groups.iter().filter(|(_, held)| held.group.leads()) {
+            match self.preferred_of(env, key, held, now) {
+                Preferred::Here => {}
+                Preferred::Later => is_at_rest = false,
+                Preferred::Now(voter) => given.push((key, voter)),
+            }
+        }
+        // One that is given back may stay, so it is looked at again.
+        self.hand_overs.look_at = (!is_at_rest || !given.is_empty()).then_some(now + LOOK_EVERY);
+
+        let most = usize::from((PREFERRED_MAX / env.knobs.layout.shards).max(1));
         given.sort_unstable();
         given.truncate(most);
-
         for (key, voter) in given {
             if let Some(held) = self.groups.get_mut(&key) {
                 held.given_back = Some(now);
@@ -81,12 +108,13 @@ impl ConsistentGroups {
         }
     }
 
-    /// The voter that is to lead a group in place of this store; none if this one is preferred, or if that one was away
-    /// a moment ago.
-    fn preferred_of(&self, env: &Env, key: GroupKey, held: &HeldGroup, now: Monotonic) -> Option<VoterId> {
+    /// The voter that is to lead a group in place of this store, unless it was away a moment ago.
+    fn preferred_of(&self, env: &Env, key: GroupKey, held: &HeldGroup, now: Monotonic) -> Preferred {
         let mut before = held.voters.iter().copied().take_while(|voter| *voter != held.voter);
-        let first = before.find(|voter| self.reaches(env, key, *voter) && env.peers.is_up(voter.node))?;
-        let since = self.reach.get(&first.node).map(|reach| reach.since)?;
-        (held.group.is_settled() && now.since(since) >= PREFERRED_AFTER).then_some(first)
+        let Some(first) = before.find(|voter| self.reaches(env, key, *voter)) else { return Preferred::Here };
+        let is_back = self.reach.get(&first.node).is_some_and(|it| now.since(it.since) >= PREFERRED_AFTER);
+        let was_asked = held.given_back.is_some_and(|at| now.since(at) < PREFERRED_AFTER);
+        let is_ready = is_back && !was_asked && env.peers.is_up(first.node) && held.group.is_settled();
+        if is_ready { Preferred::Now(first) } else { Preferred::Later }
     }
 }

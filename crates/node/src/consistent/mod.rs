@@ -257,6 +257,7 @@ impl ConsistentGroups {
                 false => env.counters.consistent_elections += 1,
             }
             self.plan_reaping(env, key);
+            self.hand_overs.note_change(env.now());
         }
         self.carry_out(env, key, outputs.into());
     }

@@ -76,6 +76,7 @@ impl ConsistentGroups {
             }
         }
         (self.is_registered, self.birth) = (is_registered, env.birth);
+        self.hand_overs.note_change(env.now());
         self.refresh_peers(env);
         self.queue_renewed(env);
         let waiting = self.waiting.take_all();
@@ -124,6 +125,7 @@ impl ConsistentGroups {
         // The last life stays known while the node is away.
         let life = if now.is_up { now.life } else { before.life };
         self.reach.insert(node, Reach { life, ..now });
+        self.hand_overs.note_change(env.now());
         if now.is_up {
             self.on_back(env, node, now.life != before.life);
         } else {
@@ -181,6 +183,7 @@ impl ConsistentGroups {
     /// Tells a group which voters its nodes have now.
     fn renew(&mut self, env: &Env, key: GroupKey) {
         let Some(held) = self.groups.get_mut(&key) else { return };
+        self.hand_overs.note_change(env.now());
         for voter in &mut held.voters {
             *voter = voter_of(env, voter.node, key.prefix).unwrap_or(*voter);
         }
