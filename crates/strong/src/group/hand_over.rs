@@ -7,7 +7,8 @@
 //! 3. The voter's requests for votes are marked, and pass promises.
 //!
 //! A leader that leaves takes no requests for [`LEAVE_PAUSE`], so that a voter can have all entries. They wait at the
-//! caller. A voter that leaves does not stand for election. So a leader that slept, and that is loaded while its
+//! caller. So does one that has asked a preferred voter, for [`PREFERENCE_PAUSE`]: a write that it proposed meanwhile
+//! would let the election of that voter fail. A voter that leaves does not stand for election. So a leader that slept, and that is loaded while its
 //! process stops, resigns at once: its followers elect another one.
 //!
 //! Invariant: a question that is lost costs a lease, and nothing else. The leader goes on to lead.
@@ -20,6 +21,7 @@ use raft::StateRole;
 use super::Group;
 use super::identity::VoterId;
 use super::message::Message;
+use super::timers::ELECTION_RETRY;
 
 /// Interval of a leader's questions to lead in its place: an election is long over.
 pub const HAND_OVER_RETRY: Duration = Duration::from_secs(1);
@@ -27,13 +29,19 @@ pub const HAND_OVER_RETRY: Duration = Duration::from_secs(1);
 /// Time for which a leader that leaves takes no requests: two questions to lead.
 pub const LEAVE_PAUSE: Duration = Duration::from_secs(2);
 
-/// The departure of a voter whose process stops.
+/// Time for which a leader takes no requests after a preferred voter was asked to lead. A candidacy that has not won by
+/// then would begin anew.
+pub const PREFERENCE_PAUSE: Duration = ELECTION_RETRY;
+
+/// The departure of a voter whose process stops, or that a preferred one replaces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Departure {
     /// The end of the pause in which a leader takes no requests.
     pauses_until: Option<Monotonic>,
     /// The pause lasts.
     is_paused: bool,
+    /// The end of the pause after a preferred voter was asked to lead.
+    prefers_until: Option<Monotonic>,
 }
 
 impl Group {
@@ -61,7 +69,7 @@ impl Group {
 
     /// Whether this voter leads, and waits for another one to lead in its place.
     pub(super) fn is_pausing(&self) -> bool {
-        self.departure.is_paused && self.leads()
+        (self.departure.is_paused || self.departure.prefers_until.is_some()) && self.leads()
     }
 
     /// Whether this voter leads a group that another one can lead.
@@ -73,12 +81,15 @@ impl Group {
     pub(super) fn next_hand_over(&self) -> Option<Monotonic> {
         let asks = self.asked_to_lead.map(|(_, next)| next);
         let resumes = self.departure.pauses_until.filter(|_| self.departure.is_paused);
-        asks.into_iter().chain(resumes).min().filter(|_| self.leads())
+        let prefers = self.departure.prefers_until;
+        asks.into_iter().chain(resumes).chain(prefers).min().filter(|_| self.leads())
     }
 
     /// Asks a voter to lead in place of this one, if its store lacks keys or its process stops. Several are asked in
     /// turn.
     pub(super) fn hand_over(&mut self, now: Monotonic) {
+        let leads = self.leads();
+        self.departure.prefers_until.take_if(|until| *until <= now || !leads);
         let ends = self.departure.pauses_until;
         self.departure.is_paused = ends.is_some_and(|ends| now < ends) && self.has_to_hand_over();
         if !self.leads() || !self.lacks_keys() && !self.is_leaving() {
@@ -98,9 +109,10 @@ impl Group {
     }
 
     /// Asks the voter that the caller prefers to lead, if this one leads and that one is able.
-    pub(super) fn prefer(&mut self, voter: VoterId) {
+    pub(super) fn prefer(&mut self, voter: VoterId, now: Monotonic) {
         if self.settles() && self.members().has_voter(voter) && self.can_take_over(voter) {
             self.ask_to_lead(voter);
+            self.departure.prefers_until = Some(now + PREFERENCE_PAUSE);
         }
     }
 

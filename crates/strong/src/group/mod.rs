@@ -70,7 +70,7 @@ use self::commit_notes::CommitNotes;
 pub use self::configuration::{Configuration, VOTERS_MAX};
 pub use self::entry::{Entry, NUMBER_MAX, Payload, Version, Write};
 use self::hand_over::Departure;
-pub use self::hand_over::{HAND_OVER_RETRY, LEAVE_PAUSE};
+pub use self::hand_over::{HAND_OVER_RETRY, LEAVE_PAUSE, PREFERENCE_PAUSE};
 pub use self::identity::{Birth, VoterId};
 use self::leasing::Leasing;
 pub use self::leasing::StrongReads;
@@ -416,7 +416,7 @@ impl Group {
             Input::Received { index, term } => self.on_received((index, term)),
             Input::Unreadable => self.on_unreadable(),
             Input::Leave => self.on_leave(now),
-            Input::HandOver { voter } => self.prefer(voter),
+            Input::HandOver { voter } => self.prefer(voter, now),
             Input::Reap { silence } => self.reap(silence, now),
             Input::Tick => {}
         }

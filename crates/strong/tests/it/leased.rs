@@ -10,7 +10,7 @@ use ring::NodeId;
 use strong::dormant::{self, DormantGroup};
 use strong::group::{
     Birth, Condition, Configuration, Group, GroupState, Identity, Input, LEAVE_PAUSE, Message, Output,
-    Progress, Proposal, RANK_DELAY, Stored, StrongReads, VoterId, Write,
+    PREFERENCE_PAUSE, Progress, Proposal, RANK_DELAY, Stored, StrongReads, VoterId, Write,
 };
 use strong::promise::{GRANT, PROMISE, Process, SharedTables};
 
@@ -353,6 +353,20 @@ fn a_preferred_voter_is_asked_if_it_has_all() {
     trio.step(0, Input::HandOver { voter: voter(2) });
     assert_eq!(trio.leaders(), [2]);
     assert!(trio.nodes[2].group.is_handed_over());
+    assert!(!trio.serves(0));
+}
+
+#[test]
+fn a_leader_that_prefers_another_one_takes_no_requests_for_a_while() {
+    let mut trio = Trio::leased();
+    trio.cuts.insert((0, 1));
+    trio.step(0, Input::HandOver { voter: voter(1) });
+    let leader = |trio: &Trio| (trio.nodes[0].group.leads(), trio.nodes[0].group.can_serve());
+    assert_eq!(leader(&trio), (true, false), "the question is lost");
+    trio.run(nanos(PREFERENCE_PAUSE) - MILLISECOND);
+    assert_eq!(leader(&trio), (true, false));
+    trio.run(2 * MILLISECOND);
+    assert_eq!(leader(&trio), (true, true), "it goes on to lead");
 }
 
 /// A leader with a stalled disk, whose write the others have committed.
