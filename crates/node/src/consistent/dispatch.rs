@@ -3,10 +3,13 @@
 //! 1. If this store leads and is ready, the request is served here.
 //! 2. If another one leads, a follower here serves reads, which the leader confirms, unless leaders have leases.
 //!    Writes, and other reads, go to the leader's node. A node without a voter of the group asks the voters in turn.
-//! 3. Without a leader that reaches a majority the request waits until there is one, for [`LEADER_WAIT_MAX`] or until
+//! 3. If no leader is known, the first voter of the list that can be reached is to lead from the begin on: the request
+//!    goes there once, opens the group, and waits for its election.
+//! 4. Without a leader that reaches a majority the request waits until there is one, for [`LEADER_WAIT_MAX`] or until
 //!    its deadline.
 //!
-//! A request of another node that came to a store which does not lead goes back with the leader's name.
+//! A request of another node that came to a store which does not lead goes back with the leader's name. Where no leader
+//! is known it waits once, so that an election of this store can serve it.
 //!
 //! Invariant: a request that waits was not proposed, so it may end as *unavailable*.
 
@@ -16,7 +19,7 @@ use std::time::Duration;
 
 use base::Monotonic;
 use kv::{BucketProps, Error, Request, Response};
-use strong::group::StrongReads;
+use strong::group::{Input, StrongReads};
 use strong::wake::Urgency;
 
 use super::group::{GroupKey, HeldGroup};
@@ -54,6 +57,8 @@ pub(super) struct Pending {
     pub hint: Option<NodeId>,
     /// Nodes that were asked since it waited last.
     pub asked: u32,
+    /// The first voter of the list was asked to lead.
+    pub has_sought: bool,
     /// Its stages, from its first wait on.
     pub stages: Option<Box<StageClock>>,
     /// Whether a line says that it is slow.
@@ -61,10 +66,15 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// Whether it is of another node, which takes this one for the leader's.
+    fn is_asked(&self) -> bool {
+        matches!(self.reply_to, ReplyTo::Leader(..))
+    }
+
     /// Answers it. Its time counts where its client is, and not at the leader that was asked for it.
     pub fn reply(&self, env: &mut Env, result: Result<Response, Error>) {
         let now = env.now();
-        if !matches!(self.reply_to, ReplyTo::Leader(..)) {
+        if !self.is_asked() {
             let timed = match self.request {
                 Request::Get(_) => Timed::ConsistentGet,
                 _ => Timed::ConsistentPut,
@@ -159,6 +169,7 @@ impl ConsistentGroups {
             gives_up: times.deadline.min(now + LEADER_WAIT_MAX),
             hint: None,
             asked: 0,
+            has_sought: false,
             stages: None,
             is_slow: false,
         };
@@ -169,7 +180,8 @@ impl ConsistentGroups {
     /// Serves a request, asks its leader, or has it wait.
     pub(super) fn dispatch(&mut self, env: &mut Env, pending: Pending) {
         let key = pending.group;
-        let is_asked = matches!(pending.reply_to, ReplyTo::Leader(..));
+        let is_asked = pending.is_asked();
+        let was_open = self.groups.contains_key(&key);
         let is_open = self.open(env, key);
         if let Some(held) = self.groups.get(&key).filter(|_| is_open) {
             if held.group.leads() {
@@ -181,6 +193,9 @@ impl ConsistentGroups {
                     true => self.serve(env, pending),
                     false => self.wait(env, pending),
                 };
+            }
+            if held.group.leader().is_none() {
+                return self.seek(env, pending, !was_open);
             }
             // The group of a dead leader is told at a pace, and its requests do not wait for that.
             let leader = held.group.leader().filter(|leader| held.group.reaches(*leader));
@@ -201,6 +216,23 @@ impl ConsistentGroups {
         }
         match self.voter_to_ask(env, &pending) {
             Some(node) if pending.asked < HINTS_MAX => self.ask(env, node, pending),
+            _ => self.wait(env, pending),
+        }
+    }
+
+    /// Has the first voter of the list that can be reached lead a group without a leader.
+    fn seek(&mut self, env: &mut Env, mut pending: Pending, is_opened: bool) {
+        let (key, is_asked) = (pending.group, pending.is_asked());
+        let is_first_try = !std::mem::replace(&mut pending.has_sought, true);
+        let held = &self.groups[&key];
+        let first = held.voters.iter().copied().find(|voter| self.reaches(env, key, *voter));
+        let is_here = first == Some(held.voter);
+        if is_here && is_opened {
+            self.todo.push_back(Todo::Step(key, Input::Wanted));
+        }
+        match first {
+            _ if is_asked && !(is_here && is_first_try) => refuse(env, &pending, None),
+            Some(first) if !is_here && is_first_try => self.ask(env, first.node, pending),
             _ => self.wait(env, pending),
         }
     }

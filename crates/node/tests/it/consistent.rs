@@ -16,7 +16,7 @@ use object::{HeadView, Metadata};
 use protocol::peer::VERSION;
 use ring::Birth;
 
-use crate::common::cluster::{Cluster, three};
+use crate::common::cluster::{Cluster, sum, three};
 
 const TYPE: Bytes = Bytes::from_static(b"strong");
 
@@ -133,6 +133,20 @@ pub fn delete(cluster: &mut Cluster, node: usize, name: &str, context: Option<By
 pub fn leads(cluster: &Cluster, node: usize) -> bool {
     let groups = cluster.nodes[node].as_ref().unwrap().status().groups();
     groups.iter().any(|group| group.role == node::GroupRole::Leader)
+}
+
+#[test]
+fn the_first_voter_of_the_list_leads_a_new_group_at_once() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = consistent(&data);
+    cluster.pass(Duration::from_secs(10));
+    for number in 0..30 {
+        let request = put_request(&format!("key-{number}"), "1", None);
+        cluster.ask(number % 3, request).expect("no time passes until it is answered");
+    }
+    cluster.pass(Duration::from_secs(30));
+    assert!(sum(&cluster, |counters| counters.consistent_elections) > 5, "keys are of many groups");
+    assert_eq!(sum(&cluster, |counters| counters.consistent_hand_overs), 0, "each has its preferred leader");
 }
 
 #[test]

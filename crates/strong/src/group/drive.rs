@@ -269,6 +269,13 @@ impl Group {
             && !(is_alone && self.outbox.has_writes())
     }
 
+    /// Has this voter stand for election now, unless another one leads or its store lacks keys.
+    pub(super) fn on_wanted(&mut self, now: Monotonic) {
+        if self.leader().is_none() && !self.lacks_keys() {
+            self.timers.stand_at(now);
+        }
+    }
+
     /// Sets the timers by role.
     pub(super) fn set_timers(&mut self, now: Monotonic) {
         self.is_settled = self.settles();

@@ -162,6 +162,9 @@ pub enum Input {
     },
     /// The cluster has registered this start of the process: the store may vote, acknowledge and lead.
     Registered,
+    /// A request waits for a leader of a group that was opened here just now, and this voter is the first of its list
+    /// that can be reached: it stands for election without a delay.
+    Wanted,
     /// The voters that nodes of the group have now, as the cluster has registered them. Those of other nodes stay.
     Listed {
         /// The voters, at most one of a node.
@@ -406,6 +409,7 @@ impl Group {
             Input::Propose(proposal) => self.propose(proposal, now),
             Input::Read { token, deadline } => self.read(token, deadline, now),
             Input::Registered => self.is_registered = true,
+            Input::Wanted => self.on_wanted(now),
             Input::Listed { voters } => self.on_listed(voters),
             Input::Reachable { voter, is_up } => self.on_reachable(voter, is_up),
             Input::Restarted { voter } => self.on_restarted(voter),

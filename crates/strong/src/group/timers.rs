@@ -181,6 +181,11 @@ impl Timers {
         self.seeks_at_once = true;
     }
 
+    /// Lets an election that has its time come at an instant already.
+    pub(super) fn stand_at(&mut self, at: Monotonic) {
+        self.election_at = self.election_at.map(|before| before.min(at));
+    }
+
     /// Sets the timers of a voter without a leader.
     pub(super) fn seek_leader(&mut self, rank: u32, now: Monotonic, rng: &mut dyn Rng) {
         self.heartbeat_at = None;

@@ -369,6 +369,19 @@ fn a_leader_that_prefers_another_one_takes_no_requests_for_a_while() {
     assert_eq!(leader(&trio), (true, true), "it goes on to lead");
 }
 
+#[test]
+fn a_wanted_group_stands_for_election_at_once() {
+    let mut trio = Trio::start(StrongReads::Ask);
+    trio.step(1, Input::Wanted);
+    assert_eq!(trio.leaders(), [], "this process may have promised not to vote before its start");
+    trio.now = trio.now + Duration::from_secs(10);
+    trio.nodes[1] = Node::open(voter(1), trio.nodes[1].tables.clone(), StrongReads::Ask);
+    trio.step(1, Input::Registered);
+    assert_eq!(trio.leaders(), [], "it waits for its place on the list");
+    trio.step(1, Input::Wanted);
+    assert_eq!(trio.leaders(), [1]);
+}
+
 /// A leader with a stalled disk, whose write the others have committed.
 fn behind() -> Trio {
     let mut trio = Trio::leased();
