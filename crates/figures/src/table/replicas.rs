@@ -79,7 +79,9 @@ pub(super) const REPLICAS: &[Figure] = rows! {
     Counter "consistent_unloads" "annulet_consistent_unloads" Count:
         "consistent groups at rest that left memory, so that others have room";
     Counter "consistent_elections_total" "annulet_consistent_elections" Count:
-        "leaders of consistent groups elected at this node, without hand-overs; the first one of a group counts";
+        "leaders of consistent groups elected at this node, without hand-overs and the first one of each group";
+    Counter "consistent_groups_begun_total" "annulet_consistent_groups_begun" Count:
+        "consistent groups whose first leader was elected at this node; a group begins with its first request";
     Counter "consistent_hand_overs_total" "annulet_consistent_hand_overs" Count:
         "leaders of consistent groups at this node to which the leader before handed the group over";
     Counter "consistent_lease_reads_total" "annulet_consistent_lease_reads" Count:

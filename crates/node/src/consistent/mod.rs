@@ -249,10 +249,11 @@ impl ConsistentGroups {
             return;
         }
         let mut outputs = Vec::new();
-        let has_led = held.group.leads();
+        let (has_led, was_new) = (held.group.leads(), held.group.is_new());
         held.group.step(input, env.now(), &mut outputs);
         if !has_led && held.group.leads() {
             match held.group.is_handed_over() {
+                _ if was_new => env.counters.consistent_groups_begun += 1,
                 true => env.counters.consistent_hand_overs += 1,
                 false => env.counters.consistent_elections += 1,
             }

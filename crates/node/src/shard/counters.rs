@@ -13,7 +13,9 @@ base::counters! {
         consistent_gets => "consistent_gets_total",
         /// Writes and deletes of consistent types begun.
         consistent_puts => "consistent_puts_total",
-        /// Elections of leaders of consistent groups here that no hand-over caused, the first one of a group included.
+        /// Consistent groups whose first leader was elected here.
+        consistent_groups_begun => "consistent_groups_begun_total",
+        /// Elections of leaders of consistent groups here that no hand-over caused, without the first one of a group.
         consistent_elections => "consistent_elections_total",
         /// Leaders of consistent groups here to which the leader before has handed over.
         consistent_hand_overs => "consistent_hand_overs_total",

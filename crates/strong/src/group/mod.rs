@@ -549,6 +549,11 @@ impl Group {
         self.raw.mut_store().trim(applied, bytes);
     }
 
+    /// Whether the group has no entry, as far as this voter knows: it never had a leader.
+    pub fn is_new(&self) -> bool {
+        self.last().0 == Progress::FOUNDED.applied.0
+    }
+
     /// Index and term of the last entry.
     pub fn last(&self) -> (u64, u64) {
         self.raw.store().last()
