@@ -1,7 +1,7 @@
 //! Progress of shards with the agreed state, for the membership's thread.
 //!
-//! Invariant: a shard never waits here for longer than it takes to copy its transfers, and what it puts down is not lost: the
-//! thread looks at all of it whenever something wakes it.
+//! Invariant: a shard never waits here for longer than it takes to copy its transfers, and what it puts down is not
+//! lost: the thread looks at all of it whenever something wakes it.
 
 use super::caught_up::GroupProgress;
 use super::reach::Reach;
@@ -44,7 +44,7 @@ pub struct Board {
     /// The largest number of replicas of any bucket or type, as of the last question about the ring; 0 before one.
     n_val_max: AtomicU32,
     /// Whether this node is about to leave.
-    pub is_leaving: AtomicBool,
+    is_leaving: AtomicBool,
     /// Whom this node reaches, which the thread puts down.
     reach: Mutex<Option<Reach>>,
     /// The progress of this node's groups, which the thread puts down.
@@ -135,6 +135,15 @@ impl Board {
 
     pub(super) fn set_groups(&self, progress: GroupProgress) {
         *self.groups.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+    }
+
+    /// Whether this node is about to leave its cluster.
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    pub fn set_leaving(&self, is_leaving: bool) {
+        self.is_leaving.store(is_leaving, Ordering::Relaxed);
     }
 
     /// Other nodes that every shard reaches; `None` until all shards were looked at.

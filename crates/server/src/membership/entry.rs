@@ -28,7 +28,6 @@ use node::Layout;
 use node::layout::Owner;
 use os::OsRng;
 use protocol::peer::{Join, Versions, cluster_fingerprint};
-use ring::NodeId;
 use std::net::SocketAddr;
 
 /// What is known when a node enters.
@@ -285,10 +284,4 @@ fn told(owner: &Owner) -> String {
         Owner::Founder(names) => format!("the cluster {names}"),
         Owner::Member { cluster, node } => format!("node {node} of the cluster {}", ClusterId(*cluster)),
     }
-}
-
-/// A member's number, for those that a state does not name.
-pub(super) fn contact_after(standing: &Standing, last: Option<NodeId>) -> Option<NodeId> {
-    let others = || standing.state.members().keys().copied().filter(|&node| node != standing.node);
-    others().find(|&node| Some(node) > last).or_else(|| others().next())
 }

@@ -87,11 +87,6 @@ impl Operators {
         Operators { board, waiting: BTreeMap::new(), last: 0 }
     }
 
-    /// What shards have put down.
-    pub(super) fn board(&self) -> &Board {
-        &self.board
-    }
-
     /// Answers a question, or says what is to be proposed for it.
     pub(super) fn ask(
         &mut self,

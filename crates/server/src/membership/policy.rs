@@ -17,9 +17,10 @@
 //!
 //! Left out: the words and the hash of a password, which the caller brings.
 
+use super::enforced_policy::EnforcedPolicy;
+use super::files::FilesError;
 use super::operator::Answered;
 use super::ready::{self, Feature, Speaks};
-use crate::security::PolicyFollower;
 use ::membership::log::{Failed, Outcome};
 use ::membership::state::{
     Command, POLICY_CHANGES_BYTES_MAX, POLICY_RECORDS_MAX, PolicyChange, Rejected, State, changes_bytes,
@@ -122,15 +123,20 @@ impl Waiting {
 
 /// Callers that wait for changes of the policy, and the policy that they change.
 pub(super) struct PolicyChanges {
-    pub(super) follower: PolicyFollower,
+    enforced: EnforcedPolicy,
     waiting: Vec<Waiting>,
     last: u64,
 }
 
 impl PolicyChanges {
     /// Without a caller.
-    pub(super) fn new(follower: PolicyFollower) -> PolicyChanges {
-        PolicyChanges { follower, waiting: Vec::new(), last: 0 }
+    pub(super) fn new(enforced: EnforcedPolicy) -> PolicyChanges {
+        PolicyChanges { enforced, waiting: Vec::new(), last: 0 }
+    }
+
+    /// Has the doors go by the policy of a state, and marks the data folder.
+    pub(super) fn follow(&mut self, state: &State) -> Result<(), FilesError> {
+        self.enforced.follow(state)
     }
 
     /// Takes a caller.
@@ -215,7 +221,7 @@ impl PolicyChanges {
             Ok(()) => {
                 it.is_done = true;
                 if it.accepts_log() {
-                    self.follower.accept_log(it.expected);
+                    self.enforced.accept_log(it.expected);
                 }
             }
             // This node may be behind: it waits a little for the change that came between.
@@ -276,14 +282,18 @@ impl PolicyChanges {
     /// Why a command is refused by a log that is older than the mark of the data folder, or because it is not.
     fn older_log_refusal(&self, command: &::security::Command, state: &State) -> Option<String> {
         use ::security::Command;
-        let newer = self.follower.newer_than(state);
+        let newer = self.enforced.follower().newer_than(state);
         match (command, newer) {
             (Command::AcceptOlderLog, None) => {
                 Some("this node goes by its metadata log: the file security-on is not newer".to_owned())
             }
             (Command::AcceptOlderLog | Command::SetMode(Mode::On), _) | (_, None) => None,
             // The doors stay closed to strangers, whichever version the log comes to have.
-            (command, Some(_)) if !matches!(command, Command::SetMode(_)) && !self.follower.is_off() => None,
+            (command, Some(_))
+                if !matches!(command, Command::SetMode(_)) && !self.enforced.follower().is_off() =>
+            {
+                None
+            }
             (_, Some(newer)) => Some(format!(
                 "the metadata log has version {} of the security policy, and the file security-on has version {}. \
                  Clients stay out until the log has caught up. If the newer log is lost for good, say \
@@ -296,7 +306,7 @@ impl PolicyChanges {
 
     /// The changes of records that a command makes; a view is an answer already.
     fn planned(&self, asked: &PolicyCommand, state: &State) -> Result<Vec<PolicyChange>, Answered> {
-        let (slots, policy) = self.follower.in_force().map_err(|why| Answered::wrong(409, why))?;
+        let (slots, policy) = self.enforced.follower().in_force().map_err(|why| Answered::wrong(409, why))?;
         if let ::security::Command::Print(print) = &asked.command {
             let view = print.show(slots, &policy).map_err(|error| wrong(&error))?;
             return Err(shown(&view, state));
@@ -306,7 +316,7 @@ impl PolicyChanges {
         }
         let enables = asked.command == ::security::Command::SetMode(Mode::On);
         // Doors that are closed already lock nobody out.
-        if enables && !self.follower.is_older() && !slots.have_administrator() {
+        if enables && !self.enforced.follower().is_older() && !slots.have_administrator() {
             return Err(wrong(&CommandError::NoAdministrator));
         }
         let changes = asked.command.plan(slots, asked.credential.clone()).map_err(|error| wrong(&error))?;

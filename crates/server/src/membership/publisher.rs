@@ -1,8 +1,8 @@
 //! Publishes the agreed state to this node's shards, and reports their progress.
 //!
 //! 1. When what is published is another, it is put down for all shards ([`Mail::Topology`]).
-//! 2. Shards note on the [`Board`] what they have adopted and copied. What comes of that is proposed to the log, until the node
-//!    says that it goes ([`Reporter`]).
+//! 2. Shards note on the [`Board`] what they have adopted and copied. What comes of that is proposed to the log, until
+//!    the node says that it goes ([`Reporter`]).
 //!
 //! Invariant: in a cluster at rest nothing is sent and nothing is due.
 //!
@@ -18,7 +18,6 @@ use base::Monotonic;
 use node::{Budget, Epoch, Members, Topology};
 use ring::{MemberState, NodeId};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Names reports in their answers, which nobody waits for: the state tells.
 const TOKEN: u64 = u64::MAX;
@@ -44,12 +43,6 @@ impl Publisher {
         }
     }
 
-    /// Where shards put their reports down.
-    #[cfg(test)]
-    pub(super) fn board(&self) -> &Arc<Board> {
-        &self.board
-    }
-
     /// Puts down what is published, if that is another thing than before. False if this node is no member any more.
     pub(super) fn publish(&mut self, state: &State, mailboxes: &Mailboxes) -> bool {
         let Some(record) = state.members().get(&self.here) else { return false };
@@ -57,7 +50,7 @@ impl Publisher {
             return false;
         }
         let is_leaving = matches!(record.member.state, MemberState::Leaving | MemberState::Exiting);
-        self.board.is_leaving.store(is_leaving, Ordering::Relaxed);
+        self.board.set_leaving(is_leaving);
         if state.ring_version() != self.published.version {
             self.published = state.published_after(&self.published);
             let Some(topology) = topology(self.here, state, self.published.clone()) else { return false };

@@ -4,14 +4,24 @@
 use super::*;
 use crate::config::{Cluster, Config, Member};
 use crate::error::Error;
+use crate::membership::mark::SecurityMark;
+use crate::membership::policy::PolicyCommand;
+use crate::membership::ready::Speaks;
+use crate::membership::requests::Request;
+use crate::membership::{
+    Admitted, Answered, Entering, Newcomer, backed_up_files, has_groups, queue, without_users,
+};
 use crate::peer::Tls;
 use ::membership::ClusterId;
 use ::membership::state::Command;
-use node::Layout;
+use node::http::ClusterPage;
 use node::layout::Owner;
+use node::{Epoch, Layout};
 use os::Address;
 use ring::RingSize;
 use serde_json::json;
+use std::collections::BTreeSet;
+use tokio::sync::oneshot;
 
 mod alone;
 mod consistent;
@@ -77,12 +87,24 @@ fn refused(result: Result<Entered, Error>) -> String {
     result.map(drop).unwrap_err().to_string()
 }
 
+/// Takes a request, as a node does whose log is kept.
+fn request(part: &mut Part, request: Request, now: Monotonic) -> Option<Input> {
+    part.requests.ask(request, &part.membership, true, now)
+}
+
+/// The next steps of requests.
+fn proposals(part: &mut Part, speaks: Speaks<'_>, now: Monotonic) -> Vec<Input> {
+    let as_of = part.as_of();
+    part.requests.advance(&part.membership, as_of, speaks, now)
+}
+
 fn ask(part: &mut Part, page: ClusterPage, body: &serde_json::Value) -> Answered {
     let (answer, mut answered) = oneshot::channel();
     let mailboxes = Mailboxes::new(1);
     let body = Bytes::from(body.to_string());
     part.step(Input::Tick, None, &mailboxes, None).unwrap();
-    if let Some(input) = part.operators.ask(page, &body, answer, &part.membership) {
+    let now = part.clock.now();
+    if let Some(input) = request(part, Request::Page { page, body, answer }, now) {
         part.step(input, None, &mailboxes, None).unwrap();
     }
     answered.try_recv().unwrap()
@@ -132,7 +154,7 @@ fn a_member_of_a_cluster_comes_back_as_it_was() {
     // A start that ended before it took part does not count.
     let mut second = part(data.path(), &names, 2);
     assert_eq!(second.identity().starts, 1);
-    second.write(|files| files.set_starts(1)).unwrap();
+    second.set_starts(1).unwrap();
     drop(second);
     let mut again = part(data.path(), &names, 2);
     assert_eq!(again.identity().starts, 2);
@@ -235,7 +257,8 @@ fn admitted(part: &mut Part, newcomer: Newcomer) -> Admitted {
     let (answer, mut answered) = oneshot::channel();
     let mailboxes = Mailboxes::new(1);
     register(part, &mailboxes);
-    part.admissions.ask(newcomer, answer, part.clock.now());
+    let now = part.clock.now();
+    assert!(request(part, Request::Newcomer { newcomer, answer }, now).is_none());
     part.advance(&mailboxes, None).unwrap();
     answered.try_recv().unwrap()
 }
@@ -273,7 +296,7 @@ fn who_is_refused_as_no_member_believes_it_of_those_who_know_as_much() {
 fn shards_go_by_what_is_agreed_on_and_their_reports_carry_a_plan_out() {
     let data = tempfile::tempdir().unwrap();
     let mut part = part(data.path(), &["a@h"], 1);
-    let board = Arc::clone(part.publisher.board());
+    let board = Arc::clone(&part.board);
     let mailboxes = Mailboxes::new(1);
     register(&mut part, &mailboxes);
     let admit = Command::Admit {
@@ -327,7 +350,8 @@ fn a_lost_majority_is_given_up_with_the_word_for_it() {
     let page = ClusterPage::Recover;
     let look = |part: &mut Part| {
         let (answer, mut answered) = oneshot::channel();
-        assert!(part.operators.ask(page, &Bytes::new(), answer, &part.membership).is_none());
+        let (body, now) = (Bytes::new(), part.clock.now());
+        assert!(request(part, Request::Page { page, body, answer }, now).is_none());
         answered.try_recv().unwrap().body
     };
     let shown = look(&mut part);

@@ -1,7 +1,7 @@
 //! The mark of a data folder that security is on, beside metadata logs that are lost, older or of other nodes.
 
 use super::alone::{alone, config, propose};
-use super::policy::{command, mode_change, node_alone, opened, with_security};
+use super::policy::{ask_policy, command, mode_change, node_alone, opened, with_security};
 use super::*;
 use ::security::Mode;
 use std::fs;
@@ -190,17 +190,17 @@ fn log_is_not_accepted_before_its_end_is_known() {
     let (answer, mut answered) = oneshot::channel();
     let now = part.clock.now();
     let asked = PolicyCommand { command: ::security::Command::AcceptOlderLog, credential: None };
-    part.policy.ask(asked, answer, now);
+    ask_policy(&mut part, asked, answer, now);
     let mut failed = ::membership::log::Failed::NoLeader;
     for seconds in 0..3 {
         let now = now + Duration::from_secs(seconds);
-        let inputs = part.policy.advance(&part.membership, &|_| None, now);
+        let inputs = proposals(&mut part, &|_| None, now);
         let [Input::Propose { token, .. }] = inputs[..] else { panic!("one proposal: {inputs:?}") };
-        assert!(part.policy.answer(token, Err(failed), now));
+        assert!(part.requests.end(token, Err(failed), &part.membership, now));
         part.follow_policy().unwrap();
         assert_eq!((policies.current().settings().mode, marked_version(data.path())), (Mode::On, Some(5)));
         failed = ::membership::log::Failed::Unknown;
     }
-    part.policy.advance(&part.membership, &|_| None, now + Duration::from_secs(31));
+    proposals(&mut part, &|_| None, now + Duration::from_secs(31));
     assert_eq!(answered.try_recv().unwrap().status, 503);
 }

@@ -71,7 +71,7 @@ fn a_node_alone_does_not_go_on_without_its_policy() {
     let command = secured(&part);
     propose(&mut part, command).unwrap();
     fs::remove_dir_all(data.path().join("membership")).unwrap();
-    let lost = part.write(|files| files.set_starts(7)).unwrap_err();
+    let lost = part.set_starts(7).unwrap_err();
     assert!(lost.contains("membership"), "{lost}");
 }
 
@@ -119,9 +119,20 @@ fn a_restored_standing_has_no_users() {
 /// What an operator's command is answered by a node alone.
 pub(super) fn command(part: &mut Part, line: &str) -> Answered {
     let (answer, mut answered) = oneshot::channel();
-    part.policy.ask(asked(line), answer, part.clock.now());
+    let now = part.clock.now();
+    ask_policy(part, asked(line), answer, now);
     part.advance(&Mailboxes::new(1), None).unwrap();
     answered.try_recv().unwrap()
+}
+
+/// Puts a command about security to a node.
+pub(super) fn ask_policy(
+    part: &mut Part,
+    asked: PolicyCommand,
+    answer: oneshot::Sender<Answered>,
+    now: Monotonic,
+) {
+    assert!(request(part, Request::Policy { asked: Box::new(asked), answer }, now).is_none());
 }
 
 fn asked(line: &str) -> PolicyCommand {
@@ -200,8 +211,8 @@ fn the_first_change_waits_for_all_members() {
     let mut part = part(data.path(), &["a@h", "b@h", "c@h"], 1);
     let (answer, mut answered) = oneshot::channel();
     let now = part.clock.now();
-    part.policy.ask(asked("add-user ann"), answer, now);
-    let mut advance = |now| part.policy.advance(&part.membership, &|_| None, now);
+    ask_policy(&mut part, asked("add-user ann"), answer, now);
+    let mut advance = |now| proposals(&mut part, &|_| None, now);
     assert!(advance(now).is_empty() && answered.try_recv().is_err());
     assert!(advance(now + Duration::from_secs(6)).is_empty());
     let answered = answered.try_recv().unwrap();
@@ -211,7 +222,7 @@ fn the_first_change_waits_for_all_members() {
 
 /// The next proposal of a caller: its token, and its command.
 fn proposed(part: &mut Part, now: Monotonic) -> Option<(u64, Command)> {
-    let inputs = part.policy.advance(&part.membership, &|_| None, now);
+    let inputs = proposals(part, &|_| None, now);
     inputs.into_iter().find_map(|input| match input {
         Input::Propose { token, command } => Some((token, command)),
         _ => None,
@@ -222,7 +233,7 @@ fn proposed(part: &mut Part, now: Monotonic) -> Option<(u64, Command)> {
 fn add_user(part: &mut Part, name: &str) -> (oneshot::Receiver<Answered>, Monotonic, (u64, Command)) {
     let (answer, answered) = oneshot::channel();
     let (now, version) = (part.clock.now(), part.state().policy_version());
-    part.policy.ask(asked(&format!("add-user {name}")), answer, now);
+    ask_policy(part, asked(&format!("add-user {name}")), answer, now);
     let first = proposed(part, now).unwrap();
     assert_eq!((expected(&first.1), proposed(part, now)), (version, None), "one proposal at a time");
     (answered, now, first)
@@ -250,11 +261,11 @@ fn changes_are_planned_again_after_another() {
     let mut part = node_alone(data.path(), &policies());
     let (mut answered, now, (token, _)) = add_user(&mut part, "ann");
     change_of_another(&mut part, Mode::Permissive);
-    assert!(part.policy.answer(token, Err(Failed::Rejected(Rejected::Stale)), now));
+    assert!(part.requests.end(token, Err(Failed::Rejected(Rejected::Stale)), &part.membership, now));
     let (token, command) = proposed(&mut part, now + SECOND).unwrap();
     assert_eq!(expected(&command), 1);
     propose(&mut part, command).unwrap();
-    assert!(part.policy.answer(token, Ok(()), now + SECOND));
+    assert!(part.requests.end(token, Ok(()), &part.membership, now + SECOND));
     assert_eq!(proposed(&mut part, now + SECOND), None);
     assert_eq!(answered.try_recv().unwrap().status, 200);
 }
@@ -264,11 +275,11 @@ fn a_change_whose_end_is_unknown_is_proposed_again_for_its_version() {
     let data = tempfile::tempdir().unwrap();
     let mut part = node_alone(data.path(), &policies());
     let (mut answered, now, (token, lost)) = add_user(&mut part, "ann");
-    assert!(part.policy.answer(token, Err(Failed::Unknown), now));
+    assert!(part.requests.end(token, Err(Failed::Unknown), &part.membership, now));
     assert_eq!(proposed(&mut part, now), None, "the log has a little time");
     let (token, again) = proposed(&mut part, now + SECOND).unwrap();
     assert_eq!(again, lost);
-    assert!(part.policy.answer(token, Err(Failed::NoLeader), now + SECOND));
+    assert!(part.requests.end(token, Err(Failed::NoLeader), &part.membership, now + SECOND));
     assert!(answered.try_recv().is_err());
 
     // The first one was carried out after all.
@@ -282,12 +293,12 @@ fn an_unknown_change_in_whose_place_another_came_is_planned_again() {
     let data = tempfile::tempdir().unwrap();
     let mut part = node_alone(data.path(), &policies());
     let (mut answered, now, (token, _)) = add_user(&mut part, "ann");
-    assert!(part.policy.answer(token, Err(Failed::Unknown), now));
+    assert!(part.requests.end(token, Err(Failed::Unknown), &part.membership, now));
     change_of_another(&mut part, Mode::Permissive);
     let (token, command) = proposed(&mut part, now + SECOND).unwrap();
     assert_eq!(expected(&command), 1, "the first one can never be carried out");
     propose(&mut part, command).unwrap();
-    assert!(part.policy.answer(token, Ok(()), now + SECOND));
+    assert!(part.requests.end(token, Ok(()), &part.membership, now + SECOND));
     assert_eq!(proposed(&mut part, now + SECOND), None);
     assert_eq!(answered.try_recv().unwrap().status, 200);
 }
@@ -297,7 +308,7 @@ fn a_change_that_nobody_can_find_out_about_is_told_so() {
     let data = tempfile::tempdir().unwrap();
     let mut part = node_alone(data.path(), &policies());
     let (mut answered, now, (token, _)) = add_user(&mut part, "ann");
-    assert!(part.policy.answer(token, Err(Failed::Unknown), now));
+    assert!(part.requests.end(token, Err(Failed::Unknown), &part.membership, now));
     change_of_another(&mut part, Mode::Permissive);
     change_of_another(&mut part, Mode::Off);
     assert_eq!(proposed(&mut part, now + SECOND), None);
@@ -305,7 +316,7 @@ fn a_change_that_nobody_can_find_out_about_is_told_so() {
     assert_eq!((told.status, &told.body["error"]), (503, &json!(Failed::Unknown.to_string())));
 
     let (mut answered, now, (token, _)) = add_user(&mut part, "bob");
-    assert!(part.policy.answer(token, Err(Failed::Unknown), now));
+    assert!(part.requests.end(token, Err(Failed::Unknown), &part.membership, now));
     assert_eq!(proposed(&mut part, now + 31 * SECOND), None);
     let told = answered.try_recv().unwrap();
     assert_eq!((told.status, &told.body["error"]), (503, &json!(Failed::Unknown.to_string())));
@@ -329,14 +340,14 @@ fn security_is_not_put_in_force_beside_an_older_program() {
     let older = |node: NodeId| (node == NodeId(2)).then_some(node::peer::VERSION_POLICY - 1);
     for line in ["enable", "permissive"] {
         let (answer, mut answered) = oneshot::channel();
-        part.policy.ask(asked(line), answer, now);
-        assert!(part.policy.advance(&part.membership, &older, now + Duration::from_secs(6)).is_empty());
+        ask_policy(&mut part, asked(line), answer, now);
+        assert!(proposals(&mut part, &older, now + Duration::from_secs(6)).is_empty());
         let answered = answered.try_recv().unwrap();
         let text = answered.body["error"].as_str().unwrap();
         assert!(text.starts_with("c@h runs a program without the security policy"), "{text}");
     }
     // Who is away cannot read the log with an older program, so nobody waits for it.
     let (answer, _answered) = oneshot::channel();
-    part.policy.ask(asked("enable"), answer, now);
-    assert_eq!(part.policy.advance(&part.membership, &|_| None, now).len(), 1);
+    ask_policy(&mut part, asked("enable"), answer, now);
+    assert_eq!(proposals(&mut part, &|_| None, now).len(), 1);
 }

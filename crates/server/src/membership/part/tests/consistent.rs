@@ -1,6 +1,7 @@
 //! What consistent bucket types need of a node's part: births, registration, publication, founding.
 
 use super::*;
+use crate::membership::consistent::GroupQuestion;
 use ::membership::state::StoreBirths;
 use node::{Agreement, FoundBirth};
 use ring::Birth;
@@ -41,8 +42,8 @@ impl Node {
     }
 
     fn deliver(&mut self) {
-        let board = Arc::clone(self.part.publisher.board());
-        for shard in (0..).map(ShardId).take(self.part.births_count()) {
+        let board = Arc::clone(&self.part.board);
+        for shard in (0..).map(ShardId).take(self.part.groups.births_count()) {
             let mut mail = Vec::new();
             self.mailboxes.of(shard).take(&mut mail);
             for mail in mail {
@@ -61,7 +62,8 @@ impl Node {
     /// Has groups founded, as the activation of a type does.
     fn found(&mut self, n_val: u32) -> Option<Answered> {
         let (answer, mut answered) = oneshot::channel();
-        self.part.foundings.ask(Wanted::Groups(n_val), answer, self.part.clock.now());
+        let now = self.part.clock.now();
+        assert!(request(&mut self.part, Request::Found { n_val, answer }, now).is_none());
         self.settle();
         answered.try_recv().ok()
     }
@@ -132,7 +134,7 @@ fn a_node_alone_founds_groups_and_goes_on_with_its_births() {
     third.settle();
     assert_eq!(third.births()[0], births[0]);
     assert_ne!(third.births()[1], births[1], "its store was lost");
-    third.part.publisher.board().forgot(ShardId(0), Some(births[0]));
+    third.part.board.forgot(ShardId(0), Some(births[0]));
     third.settle();
     assert_ne!(third.births()[0], births[0], "it found out that it forgot");
     let now = third.agreement.unwrap();
@@ -198,13 +200,19 @@ fn partitions_of_groups_stay() {
     assert!(!has_groups(tempfile::tempdir().unwrap().path()).unwrap());
 }
 
+fn shown(node: &mut Node) -> serde_json::Value {
+    let (answer, mut answered) = oneshot::channel();
+    node.part.groups.answer(GroupQuestion::Show { answer }, &node.part.membership);
+    answered.try_recv().unwrap().body
+}
+
 #[test]
 fn operators_see_foundings_and_registrations() {
     let data = tempfile::tempdir().unwrap();
     let mut node = Node::start(data.path(), 0xAB, nothing_stored(2));
-    assert_eq!(strong::show(&node.part.membership, &node.part.births).body["registers"], false);
+    assert_eq!(shown(&mut node)["registers"], false);
     while node.found(3).is_none() {}
-    let shown = strong::show(&node.part.membership, &node.part.births).body;
+    let shown = shown(&mut node);
     let births: Vec<String> = node.births().iter().map(|birth| format!("{:012x}", birth.number())).collect();
     let member =
         json!({ "name": "a@h", "registered": true, "process": "00000000000000ab", "births": births });

@@ -223,5 +223,5 @@ fn a_node_alone_goes_on_where_nothing_can_be_written_until_groups_need_it() {
     let mut part = opened(alone(&config(data.path()), None).unwrap(), data.path(), 1);
     fs::remove_dir_all(data.path().join("membership")).unwrap();
     register(&mut part, &Mailboxes::new(1));
-    assert!(part.files.is_none());
+    assert!(!part.storage.is_kept());
 }
