@@ -5,8 +5,10 @@
 //! its own thread's shard by a call, not a message; what belongs to another shard hops there in a mailbox,
 //! together with whatever else this turn sends there.
 //!
-//! * `serve.rs`: start and stop. `client_ports.rs`: the listeners of clients. `admin_socket.rs`: the local socket.
-//! * `thread.rs`: a shard's thread. `local.rs`: the part of it that connections and the loop share. `mailbox.rs`:
+//! * `serve.rs`: start and stop. `data_folder.rs`: the data that is there. `signals.rs`: signals that it heeds.
+//!   `client_ports.rs`: the listeners of clients. `admin_socket.rs`: the local socket.
+//! * `common.rs`: the parts that all threads share. `shard_threads.rs`: the shards' threads, for the main thread.
+//!   `thread.rs`: a shard's thread. `local.rs`: the part of it that connections and the loop share. `mailbox.rs`:
 //!   messages between threads.
 //! * `socket.rs`, `stream.rs`: a client's connection, in plaintext or under TLS. `pb.rs`, `http.rs`: connections of
 //!   Riak's protocol buffers and its HTTP. `connections.rs`, `pace.rs`: the time that each may take. `input.rs`: the
@@ -19,18 +21,20 @@
 //! * `security/`: the policy in force, the guard of the doors, logins, and hashes of passwords.
 //! * `progress.rs`: the stages of a node, for its supervisor.
 //! * `levels.rs`: levels of the log. `audit.rs`: changes of operators.
-//! * `stats.rs`: what `/stats` says. `metrics.rs`: the same for Prometheus. `targets.rs`: where that finds the members.
-//!   `verdict.rs`: the state of the node in words. `health.rs`: the answers for balancers. `drain.rs`: their wait.
-//!   `config.rs`: what it is told.
+//! * `stats.rs`: what `/stats` says. `node_stats.rs`: its collection from all threads. `metrics.rs`: the same for
+//!   Prometheus. `targets.rs`: where that finds the members. `verdict.rs`: the state of the node in words. `health.rs`:
+//!   the answers for balancers. `drain.rs`: their wait. `config.rs`: what it is told.
 
 pub mod admin_socket;
 mod audit;
 pub mod backup;
 mod client_ports;
+mod common;
 mod compact;
 pub mod config;
 mod connections;
 mod connects;
+mod data_folder;
 mod drain;
 mod error;
 mod groups;
@@ -45,6 +49,7 @@ mod mailbox;
 mod membership;
 mod memory;
 mod metrics;
+mod node_stats;
 mod pace;
 mod pb;
 pub mod peer;
@@ -53,6 +58,8 @@ mod progress;
 mod purge;
 mod security;
 mod serve;
+mod shard_threads;
+mod signals;
 mod slow;
 mod socket;
 mod stats;
@@ -66,10 +73,11 @@ mod unsent;
 mod verdict;
 
 pub use config::Config;
+pub use data_folder::shards_default;
 pub use error::Error;
 pub use levels::LogLevels;
 pub use membership::StoppedNode;
 pub use memory::{LimitSource, MemoryLimit};
 pub use progress::{Progress, Stage};
 pub use security::certificate_user;
-pub use serve::{Started, serve, shards_default};
+pub use serve::{Started, serve};

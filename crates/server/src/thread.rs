@@ -1,43 +1,25 @@
 //! A shard's thread: its runtime, its listener, its loop, its connections.
 
 use crate::admin_socket;
-use crate::backup::Backups;
-use crate::compact::Compactions;
+use crate::common::Common;
 use crate::connections::Connections;
 use crate::connects::Connects;
-use crate::drain::Drain;
 use crate::error::Error;
-use crate::groups::NodeGroups;
 use crate::http::{self, HttpDoor};
-use crate::levels::LogLevels;
 use crate::local::Local;
-use crate::mailbox::Mailboxes;
-use crate::membership;
-use crate::memory::{MemoryBudgets, MemoryPlan};
+use crate::node_stats::StatsQuestions;
 use crate::pb;
 use crate::peer::{self, Arrived, Links, Peers};
-use crate::progress::Progress;
-use crate::purge::Purges;
-use crate::security::{DoorGuard, Hashing};
 use crate::stats::ThreadStats;
 use crate::stream::Stream;
-use crate::trees::NodeTrees;
 use backends::{Kind, Settings};
 use base::{Clock, Monotonic, Spawn};
 use engine::store::{Concurrency, OpenReport, Platform};
 use engine::{Machine, Options};
-use kv::{BucketTable, Limits, ReadStrategy};
-use node::http::HostNames;
-use node::layout::Owner;
-use node::riak::Identity;
+use kv::{BucketTable, Limits};
 use node::store::Routed;
-use node::store::founding::Founding;
-use node::{
-    Adapter, FoundBirth, Layout, LeaseConfig, Members, Reaping, Rebuilding, Shard, ShardConfig, ShardId,
-    SlowRequests, Store, Topology, layout,
-};
-use os::{Address, DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
-use std::collections::BTreeMap;
+use node::{Adapter, FoundBirth, Reaping, Shard, ShardConfig, ShardId, Store, Topology, layout};
+use os::{DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -47,7 +29,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, LocalSet};
 use tokio::time::Instant;
 
@@ -71,89 +53,6 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// The shard whose store keeps the bucket properties.
 const KEEPER: ShardId = ShardId(0);
 
-/// What all threads are told.
-#[derive(Clone)]
-pub struct Common {
-    /// The data folder.
-    pub data: PathBuf,
-    /// How it is laid out.
-    pub layout: Layout,
-    /// Whose the data is.
-    pub owner: Arc<Owner>,
-    /// The nodes of the cluster, and which of them this is, when it starts.
-    pub members: Arc<Members>,
-    /// Who owns what then, and what is to become of it.
-    pub topology: Arc<Topology>,
-    /// What links to other nodes need; `None` for a node alone.
-    pub peers: Option<Arc<Peers>>,
-    /// What the node says of itself.
-    pub identity: Arc<Identity>,
-    /// What its stores are.
-    pub founding: Founding,
-    /// How stores are opened.
-    pub options: Options,
-    /// How memory is divided, and the parts that shards share.
-    pub memory: MemoryPlan,
-    /// See `memory`.
-    pub budgets: MemoryBudgets,
-    /// Threads for each of them.
-    pub concurrency: Concurrency,
-    /// Every option in force, as text.
-    pub told: Arc<BTreeMap<String, String>>,
-    /// How reads ask their replicas.
-    pub read_form: ReadStrategy,
-    /// This process, for other nodes.
-    pub life: u64,
-    /// Its promises to other processes, and its use of leases.
-    pub leases: LeaseConfig,
-    /// Age at which tombstones are reaped; `None`: they are kept, and other nodes may not reap them either.
-    pub delete_mode: Option<Duration>,
-    /// How often all is compared with other nodes.
-    pub anti_entropy: Option<Duration>,
-    /// When the hashes for that are made anew.
-    pub rebuilding: Rebuilding,
-    /// Messages between threads.
-    pub mailboxes: Arc<Mailboxes>,
-    /// What the nodes agree on.
-    pub membership: membership::Handle,
-    /// Backups of the node.
-    pub backups: Arc<Backups>,
-    /// Its hash trees.
-    pub trees: Arc<NodeTrees>,
-    /// The compaction of its stores.
-    pub compactions: Arc<Compactions>,
-    /// Its groups of consistent bucket types.
-    pub groups: Arc<NodeGroups>,
-    /// Its purges.
-    pub purges: Arc<Purges>,
-    /// The hashes of new passwords.
-    pub hashing: Hashing,
-    /// How far it is.
-    pub progress: Arc<Progress>,
-    /// The names that its HTTP is asked by.
-    pub hosts: Arc<HostNames>,
-    /// The same of its HTTPS.
-    pub https_hosts: Arc<HostNames>,
-    /// The guard of the doors for clients.
-    pub(crate) guard: Arc<DoorGuard>,
-    /// Where it serves HTTP.
-    pub http: Address,
-    /// The wait of a stop for balancers.
-    pub drain: Arc<Drain>,
-    /// The levels of the log.
-    pub log: Arc<dyn LogLevels>,
-    /// The log of slow requests.
-    pub slow: Arc<SlowRequests>,
-    /// Connections that are open in all threads.
-    pub connections: Arc<AtomicUsize>,
-    /// How many there may be.
-    pub connections_max: usize,
-    /// How long one may say nothing.
-    pub idle_timeout: Duration,
-    /// Shards that are not drained, while the node stops: what comes for one of them may come by the links of another.
-    pub undrained: Arc<AtomicUsize>,
-}
-
 /// Where a shard's thread takes its clients' connections from.
 pub struct Listeners {
     /// Riak's protocol buffers.
@@ -171,7 +70,7 @@ pub struct Lines {
     /// Brings what is known of the whole node.
     pub ask: http::Ask,
     /// Questions for statistics.
-    pub control: mpsc::Receiver<oneshot::Sender<ThreadStats>>,
+    pub control: StatsQuestions,
     /// Connections of other nodes.
     pub arrivals: mpsc::Receiver<Arrived>,
     /// Whether to stop.
@@ -615,7 +514,7 @@ fn wide(common: &Common, ask: &http::Ask, door: HttpDoor) -> http::Wide {
 }
 
 async fn answer_control(
-    mut control: mpsc::Receiver<oneshot::Sender<ThreadStats>>,
+    mut control: StatsQuestions,
     local: Rc<Local>,
     counters: Arc<DiskCounters>,
     connects: Rc<Connects>,
