@@ -8,8 +8,9 @@
 //! * `serve.rs`: start and stop. `data_folder.rs`: the data that is there. `signals.rs`: signals that it heeds.
 //!   `client_ports.rs`: the listeners of clients. `admin_socket.rs`: the local socket.
 //! * `common.rs`: the parts that all threads share. `shard_threads.rs`: the shards' threads, for the main thread.
-//!   `thread.rs`: a shard's thread. `local.rs`: the part of it that connections and the loop share. `mailbox.rs`:
-//!   messages between threads.
+//!   `thread.rs`: a shard's thread. `shard_store.rs`: its store, opened. `shard_loop.rs`: its loop. `accept.rs`: its
+//!   doors for clients. `local.rs`: the part of it that connections and the loop share. `mailbox.rs`: messages between
+//!   threads.
 //! * `socket.rs`, `stream.rs`: a client's connection, in plaintext or under TLS. `pb.rs`, `http.rs`: connections of
 //!   Riak's protocol buffers and its HTTP. `connections.rs`, `pace.rs`: the time that each may take. `input.rs`: the
 //!   buffer that each reads into. `connects.rs`: the number of connections.
@@ -25,6 +26,7 @@
 //!   Prometheus. `targets.rs`: where that finds the members. `verdict.rs`: the state of the node in words. `health.rs`:
 //!   the answers for balancers. `drain.rs`: their wait. `config.rs`: what it is told.
 
+mod accept;
 pub mod admin_socket;
 mod audit;
 pub mod backup;
@@ -58,6 +60,8 @@ mod progress;
 mod purge;
 mod security;
 mod serve;
+mod shard_loop;
+mod shard_store;
 mod shard_threads;
 mod signals;
 mod slow;

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::http;
 use crate::node_stats::StatsQuestions;
 use crate::peer::Arrived;
+use crate::shard_store::OpenedStore;
 use crate::thread::{self, Lines, Listeners};
 use engine::store::OpenReport;
 use kv::BucketTable;
@@ -115,18 +116,18 @@ impl ShardThread {
         let (give_table, given_table) = std_mpsc::channel();
         let common = common.clone();
         let body = move || {
-            let mut opened = match thread::open(&common, id) {
+            let mut opened = match OpenedStore::open(&common, id) {
                 Ok(opened) => opened,
                 Err(error) => {
                     tell.send(Err(error)).ok();
                     return Ok(());
                 }
             };
-            let (report, birth, table) = (opened.report.clone(), opened.birth, opened.take_table());
+            let (report, birth, table) = (opened.report.clone(), opened.birth, opened.table.take());
             tell.send(Ok(Told { report, birth, table })).ok();
             // Without a table another shard has failed, and this one was not used.
             let Ok(table) = given_table.recv() else { return Ok(()) };
-            opened.run(common, table, listeners, lines)
+            thread::run(id, (opened, table), common, listeners, lines)
         };
         let name = format!("annulet-shard-{}", id.0);
         let system = |cause| Error::System("cannot start a thread", cause);
