@@ -2,46 +2,41 @@
 //!
 //! A request whose answer is ready at once goes from the socket through the shard and back within one call
 //! ([`Local::ask`]): no queue, no wake-up. Any other is filed under its id until the loop brings the answer.
+//!
+//! * `pending.rs`: requests and their answers. `notices.rs`: lines of the log about the shard.
+
+mod notices;
+mod pending;
+
+pub use pending::Pending;
 
 use crate::compact;
 use crate::groups;
-use crate::mailbox::{MESSAGES_MAX, Mail, Mailboxes};
+use crate::mailbox::{MESSAGES_MAX, Mail, Mailboxes, Outbox};
 use crate::membership;
 use crate::peer::{LINKS_MAX, Links, PeerFigures};
 use crate::slow;
-use base::{FastMap, Monotonic};
-use kv::{Error, Request, Response, TypeChange};
+use base::Monotonic;
+use kv::{Request, TypeChange};
 use node::peer::route;
 use node::{
     LatencyRead, Layout, Output, PeerMessage, RefusedMessage, RequestId, Shard, ShardId, ShardStats, Topology,
 };
+use pending::{Slot, WaitingRequests};
 use ring::NodeId;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
-
-/// One answer, and whether more follow.
-pub type Answer = (Result<Response, Error>, bool);
-
-/// Where a connection waits for its answer.
-#[derive(Default)]
-struct Slot {
-    answers: RefCell<VecDeque<Answer>>,
-    waker: RefCell<Option<Waker>>,
-}
 
 /// A shard and its surroundings, on its thread.
 pub struct Local {
     id: ShardId,
     shard: RefCell<Shard>,
     mailboxes: Arc<Mailboxes>,
-    waiting: RefCell<FastMap<RequestId, Rc<Slot>>>,
-    last_request: Cell<u64>,
+    waiting: WaitingRequests,
     outputs: RefCell<Vec<Output>>,
-    mail: RefCell<Vec<Vec<Mail>>>,
+    /// Mail for other shards, until this turn ends.
+    outbox: RefCell<Outbox>,
     incoming: RefCell<Vec<Mail>>,
     closed: RefCell<Option<Result<(), engine::Error>>>,
     layout: Layout,
@@ -68,10 +63,9 @@ impl Local {
             id,
             shard: RefCell::new(shard),
             mailboxes,
-            waiting: RefCell::default(),
-            last_request: Cell::new(0),
+            waiting: WaitingRequests::default(),
             outputs: RefCell::default(),
-            mail: RefCell::new((0..layout.shards).map(|_| Vec::new()).collect()),
+            outbox: RefCell::new(Outbox::new(layout.shards)),
             incoming: RefCell::default(),
             closed: RefCell::default(),
             layout,
@@ -85,8 +79,7 @@ impl Local {
     /// Gives a request to the shard. If it is not answered at once the loop is woken, which runs when the other
     /// connections that have input have had their turn: that is what makes a batch.
     pub fn ask(&self, request: Request) -> Pending<'_> {
-        let id = RequestId(self.last_request.get() + 1);
-        self.last_request.set(id.0);
+        let id = self.waiting.next_id();
         let mut shard = self.shard.borrow_mut();
         shard.request(id, request);
         let mut outputs = self.outputs.borrow_mut();
@@ -100,14 +93,13 @@ impl Local {
             // A write of durability `none` is answered before it is handed to the disk.
             Some(Output::Reply { result, more, .. }) => {
                 self.wake_for_writes();
-                Pending { local: self, id, first: Some((result, more)), slot: None, over: !more }
+                Pending::answered(self, id, (result, more))
             }
             _ => {
-                let slot = Rc::new(Slot::default());
-                self.waiting.borrow_mut().insert(id, Rc::clone(&slot));
+                let pending = Pending::waiting(self, id);
                 self.dispatch(&mut outputs);
                 self.wake();
-                Pending { local: self, id, first: None, slot: Some(slot), over: false }
+                pending
             }
         }
     }
@@ -128,12 +120,7 @@ impl Local {
         if self.has_more() {
             self.wake();
         }
-        for (to, messages) in self.mail.borrow_mut().iter_mut().enumerate() {
-            if !messages.is_empty() {
-                let to = ShardId(u16::try_from(to).expect("a node has fewer shards than that"));
-                self.mailboxes.of(to).put(messages);
-            }
-        }
+        self.outbox.borrow_mut().flush(&self.mailboxes);
     }
 
     /// Whether the shard may be ticked less often.
@@ -295,34 +282,7 @@ impl Local {
         let mut shard = self.shard.borrow_mut();
         shard.tick();
         self.membership.look(self.id, &shard);
-        for damage in shard.control().take_damage() {
-            tracing::warn!(%damage, "damage found");
-        }
-        for loss in shard.control().take_copy_losses() {
-            let from = shard.status().name_of(loss.from);
-            let others: Vec<String> = loss.others.iter().map(|&node| shard.status().name_of(node)).collect();
-            match others[..] {
-                [] => tracing::error!(
-                    from,
-                    partition = %loss.partition,
-                    "the sender of a partition has lost objects, and no other replica is complete: these objects are lost"
-                ),
-                _ => tracing::warn!(
-                    from,
-                    partition = %loss.partition,
-                    others = others.join(", "),
-                    "the sender of a partition has lost objects: they are copied from other replicas, too"
-                ),
-            }
-        }
-        if let Some(ahead) = shard.control().take_time_ahead() {
-            let writer = ahead.writer.map_or("unknown".to_owned(), |node| shard.status().name_of(node));
-            tracing::warn!(
-                writer,
-                seconds = ahead.seconds,
-                "a version's time is far ahead of this node's clock: check the clocks of all nodes"
-            );
-        }
+        notices::tell(&mut shard);
         drop(shard);
         if let Some(links) = &self.links {
             links.sweep(now);
@@ -389,7 +349,7 @@ impl Local {
     fn dispatch(&self, outputs: &mut Vec<Output>) {
         for output in outputs.drain(..) {
             match output {
-                Output::Reply { to, result, more } => self.deliver(to, (result, more)),
+                Output::Reply { to, result, more } => self.waiting.deliver(to, (result, more)),
                 Output::Hop { to, message } => self.put(to, Mail::Hop(message)),
                 Output::Peer { to, message } => self.send(to, message),
                 Output::Slow(line) => slow::tell(&line),
@@ -409,9 +369,30 @@ impl Local {
         self.give_back();
     }
 
+    /// The place where a request's answers wait from now on.
+    fn wait_for(&self, id: RequestId) -> Rc<Slot> {
+        self.waiting.wait_for(id)
+    }
+
+    /// Nobody waits for a request's answers in its place any more.
+    fn stop_waiting(&self, id: RequestId) {
+        self.waiting.remove(id);
+    }
+
+    /// Lets a listing go on.
+    fn proceed(&self, id: RequestId) {
+        self.shard.borrow_mut().proceed(id);
+        self.wake();
+    }
+
+    /// Nobody wants a request's answer any more.
+    fn forget(&self, id: RequestId) {
+        self.shard.borrow_mut().forget(id);
+    }
+
     /// Puts mail down for another shard when this turn ends.
     fn put(&self, to: ShardId, mail: Mail) {
-        self.mail.borrow_mut()[usize::from(to.0)].push(mail);
+        self.outbox.borrow_mut().put(to, mail);
     }
 
     fn send(&self, to: NodeId, message: PeerMessage) {
@@ -436,76 +417,5 @@ impl Local {
             shard.bounce(to, message);
         }
         self.wake();
-    }
-
-    fn deliver(&self, to: RequestId, answer: Answer) {
-        // A connection that is gone waits for nothing.
-        let Some(slot) = self.waiting.borrow().get(&to).cloned() else { return };
-        slot.answers.borrow_mut().push_back(answer);
-        if let Some(waker) = slot.waker.borrow_mut().take() {
-            waker.wake();
-        }
-    }
-}
-
-/// A request's answers, as they come. Dropping it forgets the request.
-pub struct Pending<'a> {
-    local: &'a Local,
-    id: RequestId,
-    first: Option<Answer>,
-    slot: Option<Rc<Slot>>,
-    over: bool,
-}
-
-impl Pending<'_> {
-    /// The next answer.
-    pub async fn next(&mut self) -> Answer {
-        let answer = match self.first.take() {
-            Some(answer) => answer,
-            None => {
-                let slot =
-                    Rc::clone(self.slot.as_ref().expect("an answer that is not here yet is waited for"));
-                poll_fn(|context| match slot.answers.borrow_mut().pop_front() {
-                    Some(answer) => Poll::Ready(answer),
-                    None => {
-                        *slot.waker.borrow_mut() = Some(context.waker().clone());
-                        Poll::Pending
-                    }
-                })
-                .await
-            }
-        };
-        self.over = !answer.1;
-        answer
-    }
-
-    /// Whether the last answer was brought by a turn, and so came together with those of other connections.
-    pub fn came_by_turn(&self) -> bool {
-        self.slot.is_some()
-    }
-
-    /// Lets a listing go on; to be called when an answer that was not the last has been sent.
-    pub fn proceed(&mut self) {
-        if self.slot.is_none() {
-            let slot = Rc::new(Slot::default());
-            self.local.waiting.borrow_mut().insert(self.id, Rc::clone(&slot));
-            self.slot = Some(slot);
-        }
-        let waits = self.slot.as_ref().is_some_and(|slot| !slot.answers.borrow().is_empty());
-        if !waits {
-            self.local.shard.borrow_mut().proceed(self.id);
-            self.local.wake();
-        }
-    }
-}
-
-impl Drop for Pending<'_> {
-    fn drop(&mut self) {
-        if self.slot.is_some() {
-            self.local.waiting.borrow_mut().remove(&self.id);
-        }
-        if !self.over {
-            self.local.shard.borrow_mut().forget(self.id);
-        }
     }
 }

@@ -134,3 +134,28 @@ impl Mailbox {
         std::mem::swap(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner), taken);
     }
 }
+
+/// Mail of a shard for others, until its turn ends: what goes to one of them is put down together.
+pub struct Outbox(Vec<Vec<Mail>>);
+
+impl Outbox {
+    /// Without mail, on a node of so many shards.
+    pub fn new(shards: u16) -> Outbox {
+        Outbox((0..shards).map(|_| Vec::new()).collect())
+    }
+
+    /// Takes mail for a shard.
+    pub fn put(&mut self, to: ShardId, mail: Mail) {
+        self.0[usize::from(to.0)].push(mail);
+    }
+
+    /// Puts all of it down.
+    pub fn flush(&mut self, mailboxes: &Mailboxes) {
+        for (to, messages) in self.0.iter_mut().enumerate() {
+            if !messages.is_empty() {
+                let to = ShardId(u16::try_from(to).expect("a node has fewer shards than that"));
+                mailboxes.of(to).put(messages);
+            }
+        }
+    }
+}
