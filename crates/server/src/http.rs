@@ -5,45 +5,32 @@
 //!
 //! The door of HTTPS is the same under TLS. With security each request logs in, before its body is read. The local
 //! socket is the same again, without a login.
+//!
+//! Questions about the whole node are answered by `wide.rs`.
+
+mod wide;
+
+pub use wide::{Ask, HttpDoor, Wide};
 
 use crate::audit;
-use crate::backup::Backups;
-use crate::compact::Compactions;
 use crate::connections::{Connections, Held, Patience, Read};
-use crate::drain::Drain;
-use crate::groups::NodeGroups;
 use crate::health;
 use crate::input::Input;
-use crate::levels::{self, LogLevels};
 use crate::local::Local;
-use crate::membership::{self, Answered};
+use crate::membership::Answered;
 use crate::pace::{Pace, Sending};
 use crate::pb::{Sink, hang_up, send, skip};
-use crate::peer::Peers;
-use crate::purge::Purges;
 use crate::security::{
-    AdmittedRequest, DoorGuard, Hashing, Verdict, answer as answer_security, certified_name, whoami,
+    AdmittedRequest, DoorGuard, Verdict, answer as answer_security, certified_name, whoami,
 };
-use crate::slow;
 use crate::socket::ClientOrigin;
-use crate::stats::Stats;
 use crate::stream::Stream;
-use crate::targets::targets;
-use crate::trees::NodeTrees;
 use crate::unsent::Unsent;
-use crate::verdict::NodeState;
 use base::budget::LARGE_BYTES;
-use bytes::Bytes;
-use figures::Format;
-use node::SlowRequests;
-use node::http::{Claim, ClusterPage, HostNames, Incoming, Question, Session, StrongPage};
-use os::Address;
+use node::http::{Claim, ClusterPage, Incoming, Question, Session};
 use protocol::http::Waits;
-use serde::Serialize;
-use std::future::Future;
 use std::io;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,65 +41,6 @@ const FIRST_MAX: Duration = Duration::from_secs(10);
 
 /// Answers to pipelined requests are held back up to this many bytes, so that they leave in one packet run.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
-
-/// Brings statistics of the whole node.
-pub type Ask = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Stats> + Send>> + Send + Sync>;
-
-/// A door for HTTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HttpDoor {
-    /// In plaintext.
-    Http,
-    /// Under TLS.
-    Https,
-    /// The local socket, for administration.
-    Local,
-}
-
-/// Who answers what no shard alone can.
-pub struct Wide {
-    /// Statistics.
-    pub stats: Ask,
-    /// What the nodes agree on.
-    pub membership: membership::Handle,
-    /// Backups of the node.
-    pub backups: Arc<Backups>,
-    /// The compaction of its stores.
-    pub compactions: Arc<Compactions>,
-    /// Its hash trees.
-    pub trees: Arc<NodeTrees>,
-    /// Its groups of consistent bucket types.
-    pub groups: Arc<NodeGroups>,
-    /// Its purges.
-    pub purges: Arc<Purges>,
-    /// The hashes of new passwords.
-    pub(crate) hashing: Hashing,
-    /// Whether its stores have births, as groups of consistent bucket types need them.
-    pub has_births: bool,
-    /// The names that it is asked by.
-    pub hosts: Arc<HostNames>,
-    /// The guard of the doors.
-    pub(crate) guard: Arc<DoorGuard>,
-    /// The door.
-    pub door: HttpDoor,
-    /// Where it serves HTTP.
-    pub http: Address,
-    /// The wait of a stop for balancers.
-    pub(crate) drain: Arc<Drain>,
-    /// The levels of the log.
-    pub log: Arc<dyn LogLevels>,
-    /// The log of slow requests.
-    pub slow: Arc<SlowRequests>,
-    /// Links to other nodes; `None` for a node alone.
-    pub peers: Option<Arc<Peers>>,
-}
-
-impl Wide {
-    fn state(&self) -> NodeState {
-        let certificates = self.peers.as_ref().map(|peers| peers.expiry()).unwrap_or_default();
-        health::state(&self.membership, &self.drain, certificates)
-    }
-}
 
 /// Serves one connection until it ends.
 pub async fn serve(
@@ -254,10 +182,10 @@ async fn converse(
                 if let Question::Cluster(ClusterPage::Plan | ClusterPage::Stage, _) = &question {
                     local.note_n_val_max();
                 }
-                answer(question, &mut session, wide, &mut out).await;
+                wide.answer(question, &mut session, &mut out).await;
             }
             Incoming::Request(request) => {
-                if let Some(refused) = refuses_activation(&request, local, wide).await {
+                if let Some(refused) = wide.refuses_activation(&request, local).await {
                     tell(&refused, &mut session, &mut out);
                     note_change(&mut session, from, out.get(answered..));
                     is_first = false;
@@ -327,21 +255,6 @@ fn note_change(session: &mut Session, from: ClientOrigin, answer: Option<&[u8]>)
     }
 }
 
-/// Why a consistent bucket type is not activated, if the request wants that: its groups are founded first.
-async fn refuses_activation(request: &kv::Request, local: &Local, wide: &Wide) -> Option<Answered> {
-    let n_val = local.activates_consistent(request)?;
-    if !wide.has_births {
-        return Some(Answered::wrong(
-            409,
-            "consistent bucket types need a node whose only backend is annulet: this one has another, or type-backends",
-        ));
-    }
-    let answered = wide.membership.found(n_val).await;
-    // The shard is to know of the founding before it takes the request.
-    local.turn();
-    (answered.status != 200).then_some(answered)
-}
-
 /// Answers it; whether the answer came together with those of other connections.
 async fn serve_request(
     (request, admitted): (kv::Request, Option<AdmittedRequest>),
@@ -379,60 +292,6 @@ async fn serve_request(
         unsent.end();
         answers.proceed();
     }
-}
-
-async fn answer(question: Question, session: &mut Session, wide: &Wide, out: &mut Vec<u8>) {
-    let answered = match &question {
-        Question::Cluster(page, body) => Some(wide.membership.ask(*page, body.clone()).await),
-        Question::Backup(page, body) => Some(wide.backups.ask(*page, body)),
-        Question::Compact(page) => Some(wide.compactions.ask(*page).await),
-        Question::Trees(page, body) => Some(wide.trees.ask(*page, body).await),
-        Question::Strong(StrongPage::Show, _) => Some(wide.groups.ask(&wide.membership).await),
-        Question::Strong(StrongPage::Copies, _) => Some(wide.groups.copies(&wide.membership).await),
-        Question::Strong(StrongPage::Release, body) => {
-            Some(wide.groups.release(&wide.membership, body.clone()).await)
-        }
-        Question::Log(body) => Some(levels::ask(&*wide.log, body.as_deref())),
-        Question::Slow(body) => Some(slow::ask(&wide.slow, body.as_deref())),
-        Question::Targets => {
-            let members = wide.membership.ask(ClusterPage::Show, Bytes::new()).await;
-            Some(targets(&members, &wide.http))
-        }
-        _ => None,
-    };
-    if let Some(answered) = answered {
-        return tell(&answered, session, out);
-    }
-    let stats = (wide.stats)().await;
-    let (text, content_type) = match question {
-        Question::Stats => (json_text(&stats), "application/json"),
-        Question::Status => (json_text(&stats.status()), "application/json"),
-        Question::Metrics { accept } => {
-            let format = Format::accepted(&accept);
-            (stats.metrics(format), format.content_type())
-        }
-        Question::Cluster(..)
-        | Question::Backup(..)
-        | Question::Compact(_)
-        | Question::Trees(..)
-        | Question::Strong(..)
-        | Question::Targets
-        | Question::Log(_)
-        | Question::Slow(_)
-        | Question::Purge(_)
-        | Question::Security(_)
-        | Question::Whoami
-        | Question::Live
-        | Question::Ready => unreachable!("answered above"),
-    };
-    match text {
-        Ok(text) => session.answer(200, content_type, text.as_bytes(), out),
-        Err(error) => session.answer(500, "text/plain", error.as_bytes(), out),
-    }
-}
-
-fn json_text(value: &impl Serialize) -> Result<String, String> {
-    serde_json::to_string(value).map_err(|error| error.to_string())
 }
 
 fn tell(answered: &Answered, session: &mut Session, out: &mut Vec<u8>) {
