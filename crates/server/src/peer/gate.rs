@@ -11,7 +11,7 @@
 
 use super::Peers;
 use super::channel::Channel;
-use super::link::{Failure, dial};
+use super::dial::{Failure, dial};
 use ring::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

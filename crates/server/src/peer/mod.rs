@@ -10,25 +10,30 @@
 //!    or `Refused` with the reason. Whoever wants to become a member sends `Join`, and is told which node it is.
 //! 3. From then on the opener sends frames, most urgent lane first, as many in one write as wait.
 //! 4. A connection that nothing is sent on is closed after a while, and opened again when there is something.
-//! 5. When a connection ends otherwise, what waits goes back to the shard, which is told; the opener tries again, at random
-//!    times that lie further and further apart.
+//! 5. When a connection ends otherwise, what waits goes back to the shard, which is told; the opener tries again, at
+//!    random times that lie further and further apart.
 //!
 //! Members come and go while links are open: links follow the [`Roster`], and so does the door.
 //!
 //! Nothing of a stranger is parsed but TLS, on the main thread, with a deadline and a bound on how many are at it.
 //! Delivery is not promised: what was written when a connection ended may have arrived or not.
 //!
-//! * `tls.rs`: certificates. * `channel.rs`: TLS over a socket. * `queue.rs`: what waits for a link, in lanes.
-//! * `link.rs`: connections that we open. * `listener.rs`: connections of others, until they are known.
-//! * `presence.rs`: which process speaks for each member. * `gate.rs`: what a start asks before it serves. *
-//!   `reader.rs`: what comes in on them. * `figures.rs`: counters. * `roster.rs`: with whom there are links. *
-//!   `join.rs`: the newcomer's side of its admission. * `resolver.rs`: names of hosts.
+//! * `tls.rs`: certificates. `channel.rs`: TLS over a socket.
+//! * `links.rs`: the links of a shard. `link.rs`: connections that we open. `dial.rs`: the way to a member.
+//!   `resolver.rs`: names of hosts. `queue.rs`: what waits for a link, in lanes. `batch.rs`: frames that are written
+//!   together.
+//! * `listener.rs`: connections of others, until they are known. `presence.rs`: which process speaks for each member.
+//!   `reader.rs`: what comes in on them. `gate.rs`: what a start asks before it serves.
+//! * `roster.rs`: with whom there are links. `join.rs`: the newcomer's side of its admission. `figures.rs`: counters.
 
+mod batch;
 mod channel;
+mod dial;
 mod figures;
 mod gate;
 mod join;
 mod link;
+mod links;
 mod listener;
 #[cfg(test)]
 mod name_tests;
@@ -48,7 +53,7 @@ pub use tls::{CertificateExpiry, TlsError, certificate_name, check_files};
 
 pub(crate) use gate::ask_first;
 pub(crate) use join::ask_to_join;
-pub(crate) use link::Links;
+pub(crate) use links::Links;
 pub(crate) use listener::{Arrived, Doors, serve};
 pub(crate) use reader::receive;
 #[cfg(test)]

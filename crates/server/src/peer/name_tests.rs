@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-use super::link::dial;
+use super::dial::dial;
 use super::resolver::Resolver;
 use super::rest_tests::{THERE, There};
 use super::tests::{state, test_tls};
