@@ -16,10 +16,11 @@
 //!   one. `contacts.rs`: a newcomer's search for the state. `copy.rs`: a process that is told to be a copy.
 //! * `storage.rs`: the durable log. `files.rs`: what is on the disk; `without_users.rs`: these in a restore without
 //!   users. `stopped.rs`: the membership of a node that does not run.
-//! * `requests.rs`: requests that wait for the log. `operator.rs`: operators' questions and their answers.
-//!   `admission.rs`: newcomers at the door. `founding.rs`: the activation of a consistent bucket type. `loss.rs`:
-//!   stores that are declared lost. `policy.rs`: commands about security; `enforced_policy.rs`: the policy in force;
-//!   `mark.rs`: the mark of a folder that security is on. `ready.rs`: members of older programs.
+//! * `requests.rs`: requests that wait for the log. `operator.rs`: operators' pages and changes; `cluster_page.rs`,
+//!   `plan_page.rs`: the pages; `log_recovery.rs`: a lost majority of voters. `admission.rs`: newcomers at the door.
+//!   `founding.rs`: the activation of a consistent bucket type. `loss.rs`: stores that are declared lost. `policy.rs`:
+//!   commands about security; `enforced_policy.rs`: the policy in force; `mark.rs`: the mark of a folder that security
+//!   is on. `ready.rs`: members of older programs.
 //! * `consistent.rs`: the groups of this node. `births.rs`: the births of its stores. `agreement.rs`: the agreement
 //!   that shards get. `restored.rs`: the groups of a restored node. `caught_up.rs`: the groups' progress since the
 //!   start. `strong.rs`: all of that for operators.
@@ -34,6 +35,7 @@ mod alone;
 mod births;
 mod board;
 mod caught_up;
+mod cluster_page;
 mod consistent;
 mod contacts;
 mod copy;
@@ -45,11 +47,13 @@ mod founding;
 mod handle;
 mod health_monitor;
 mod limits;
+mod log_recovery;
 mod loss;
 mod mark;
 mod n_vals;
 mod operator;
 mod part;
+mod plan_page;
 mod policy;
 mod publisher;
 mod reach;

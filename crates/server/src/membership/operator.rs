@@ -1,17 +1,25 @@
-//! Operators' requests: the agreed state as JSON, and changes of it. `docs/api/admin.yaml` describes them.
+//! Operators' requests: pages about the agreed state, and changes of it. `docs/api/admin.yaml` describes them.
+//!
+//! 1. A page is answered at once, from the state that this node has.
+//! 2. A change is proposed. Its caller is answered when the log has decided on it.
+//!
+//! Invariant: each caller is answered once. A change is of the version of the state that this node has: one that came
+//! between makes it void.
+//!
+//! Left out: the pages themselves (`cluster_page.rs`, `plan_page.rs`), and lost majorities (`log_recovery.rs`).
 
 use super::board::Board;
-use super::reach::Reach;
-use super::{limits, n_vals};
-use ::membership::log::{Failed, Outcome, VoterStep};
-use ::membership::state::{Change, Command, Record, Rejected, State};
+use super::cluster_page::{show, transfers};
+use super::limits;
+use super::log_recovery::recover;
+use super::plan_page::{plan, warnings};
+use ::membership::log::{Failed, Outcome};
+use ::membership::state::{Change, Command, Rejected, State};
 use ::membership::{Input, Membership, NodeId};
-use base::Clock;
 use bytes::Bytes;
+use node::Budget;
 use node::http::ClusterPage;
-use node::{Budget, TransferStatus};
-use os::OsClock;
-use ring::{MemberState, RingSize, TARGET_N_DEFAULT};
+use ring::{RingSize, TARGET_N_DEFAULT};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -19,8 +27,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// Said to whoever wants a node that runs to join: its data would be another cluster's.
-const JOINS_AT_ITS_START: &str = "a node joins when it starts: stop it, and start it with an empty data folder, with --join and the \
-                                  address where a member listens to other nodes, and --peer-listen";
+const JOINS_AT_ITS_START: &str = "a node joins when it starts: stop it, and start it with an empty data folder, with \
+                                  --join and the address where a member listens to other nodes, and --peer-listen";
 
 /// An answer to an operator.
 #[derive(Debug)]
@@ -62,13 +70,6 @@ struct Limit {
 #[serde(deny_unknown_fields)]
 struct Resize {
     partitions: u32,
-}
-
-/// That a lost majority is given up, in a request's body.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Word {
-    word: String,
 }
 
 /// What is in a request's body.
@@ -211,261 +212,4 @@ fn stage(state: &State, body: &Bytes) -> Result<Command, Answered> {
         }
     };
     Ok(Command::Stage { expected: state.version(), node, change })
-}
-
-fn name(state: &State, node: NodeId) -> Value {
-    state.members().get(&node).map_or(Value::Null, |record| json!(&*record.member.name))
-}
-
-/// The same, or the number of a node that is no member any more.
-fn named_or_number(state: &State, node: NodeId) -> Value {
-    match name(state, node) {
-        Value::Null => json!(node.to_string()),
-        name => name,
-    }
-}
-
-fn word(change: Change) -> &'static str {
-    match change {
-        Change::Join => "join",
-        Change::Leave => "leave",
-        Change::Replace(_) => "replace",
-        Change::ForceReplace(_) => "force-replace",
-        Change::ForceRemove => "force-remove",
-        Change::Weigh(_) => "weigh",
-    }
-}
-
-/// Whether the node that answers reaches a majority.
-fn majority(reach: &Reach) -> Value {
-    json!({
-        "reached": reach.has_majority(),
-        "members": reach.members.all,
-        "members_reached": reach.members.reached,
-        "voters": reach.voters.all,
-        "voters_reached": reach.voters.reached,
-        "missing": reach.missing(),
-    })
-}
-
-fn show(state: &State, membership: &Membership, board: &Board) -> Value {
-    let log = membership.log();
-    let here = log.identity().node;
-    let up = membership.detector().up();
-    let count = |owners: &[NodeId], node: NodeId| owners.iter().filter(|owner| **owner == node).count();
-    let members = state.members().iter().map(|(&node, record)| {
-        json!({
-            "name": &*record.member.name,
-            "address": &*record.address,
-            "zone": &*record.member.zone,
-            "weight": record.member.weight,
-            "state": record.member.state.to_string(),
-            "reachable": node == here || up.contains(&node),
-            "votes": log.voters().contains(&node),
-            "partitions": count(state.owners(), node),
-            "pending": count(state.heading(), node),
-            "starts": record.starts,
-        })
-    });
-    let staged = state.staged().iter().map(|(&node, &change)| {
-        let mut entry = json!({ "node": name(state, node), "change": word(change) });
-        if let Some(by) = change.by() {
-            entry["by"] = name(state, by);
-        }
-        if let Change::Weigh(weight) = change {
-            entry["weight"] = json!(weight);
-        }
-        entry
-    });
-    let transfers = state.to_move().map(|(partition, from, to)| {
-        json!({ "partition": partition.0, "from": name(state, from), "to": name(state, to) })
-    });
-    json!({
-        "cluster": state.cluster().to_string(),
-        "epoch": log.epoch().number,
-        "version": state.version(),
-        "here": name(state, here),
-        "leader": log.leader().map_or(Value::Null, |leader| name(state, leader)),
-        "voters": log.voters().iter().map(|&voter| name(state, voter)).collect::<Vec<_>>(),
-        "ring": {
-            "version": state.ring_version().0,
-            "partitions": state.size().partitions(),
-            "partitions_then": state.heading_size().partitions(),
-            "partitions_staged": state.staged_size().map(RingSize::partitions),
-            "partitions_max": state.prefixes().partitions(),
-        },
-        "majority": majority(&Reach::look(membership, state, board)),
-        "change": change(state, membership, board),
-        "transfer_limit": shown_limit(state),
-        "members": members.collect::<Vec<_>>(),
-        "staged": staged.collect::<Vec<_>>(),
-        "transfers": transfers.collect::<Vec<_>>(),
-    })
-}
-
-fn shown_limit(state: &State) -> Value {
-    let Budget { received_max, bytes_per_second, .. } = limits::of(state);
-    json!({ "count": received_max, "bytes_per_second": bytes_per_second })
-}
-
-/// How far what was committed is carried out, and whom that waits for.
-fn change(state: &State, membership: &Membership, board: &Board) -> Value {
-    let voters = membership.log().voter_step(OsClock::new().now());
-    let (to_vote, to_vote_no_more) = match voters {
-        Some(VoterStep::Add(node)) => (name(state, node), Value::Null),
-        Some(VoterStep::Remove(node)) => (Value::Null, named_or_number(state, node)),
-        None => (Value::Null, Value::Null),
-    };
-    let names = |nodes: Vec<NodeId>| nodes.into_iter().map(|node| name(state, node)).collect::<Vec<_>>();
-    json!({
-        "settled": state.is_settled(),
-        "step": state.step().name(),
-        "to_move": state.to_move().count(),
-        "to_adopt": names(state.unadopted().collect()),
-        "to_copy": names(state.uncopied()),
-        "kept_for": names(board.kept_for()),
-        "to_vote": to_vote,
-        "to_vote_no_more": to_vote_no_more,
-    })
-}
-
-fn transfers(state: &State, membership: &Membership, board: &Board) -> Answered {
-    let now = OsClock::new().now();
-    let transfers = board.transfers();
-    let entry = |(shard, it): &(usize, TransferStatus)| {
-        let status = match it {
-            it if it.partitions_left == 0 => "done",
-            it if it.running => "running",
-            it if it.failures > 0 => "failed",
-            _ => "waiting",
-        };
-        json!({
-            "shard": shard,
-            "from": name(state, it.from),
-            "state": status,
-            "partitions_left": it.partitions_left,
-            "seconds": now.since(it.since).as_secs_f64(),
-            "still_for": (it.partitions_left > 0).then(|| now.since(it.moved).as_secs_f64()),
-            "retry_in": (status == "failed").then(|| it.next.0.saturating_sub(now.0) as f64 / 1e9),
-            "failures": it.failures,
-            "reason": it.reason.as_ref().map(ToString::to_string),
-            "objects": it.objects,
-            "bytes": it.bytes,
-            "lossy": it.lossy,
-        })
-    };
-    Answered::ok(json!({
-        "version": state.version(),
-        "here": name(state, membership.log().identity().node),
-        "change": change(state, membership, board),
-        "limit": shown_limit(state),
-        "received": transfers.iter().map(entry).collect::<Vec<_>>(),
-    }))
-}
-
-/// Shows what would be lost with the voters that are not reached, or goes on without them, if the body has the word for that.
-fn recover(membership: &Membership, body: &Bytes) -> (Answered, Option<Input>) {
-    let (Some(state), log) = (membership.state(), membership.log()) else {
-        return (Answered::wrong(503, "this node does not know the cluster's current state"), None);
-    };
-    let here = log.identity().node;
-    let is_reached = |node: NodeId| node == here || membership.detector().up().contains(&node);
-    let reached = log.voters().iter().filter(|&&voter| is_reached(voter)).count();
-    let is_lost = 2 * reached <= log.voters().len();
-    let (term, index) = log.last();
-    if body.is_empty() {
-        let voters = log.voters().iter();
-        let voters = voters.map(|&it| json!({ "name": name(state, it), "reachable": is_reached(it) }));
-        return (
-            Answered::ok(json!({
-                "here": name(state, here),
-                "lost": is_lost,
-                "voters": voters.collect::<Vec<_>>(),
-                "last": { "term": term, "index": index },
-                "epoch": log.epoch().number,
-                "word": log.safety_word(),
-            })),
-            None,
-        );
-    }
-    let word = match serde_json::from_slice::<Word>(body) {
-        Ok(Word { word }) => word,
-        Err(error) => return (Answered::wrong(400, format!("the body: {error}")), None),
-    };
-    if !is_lost {
-        return (Answered::wrong(409, "a majority of the voters is reached: nothing is lost"), None);
-    }
-    if word != log.safety_word() {
-        return (
-            Answered::wrong(
-                409,
-                "the word does not match the current loss: run `annulet admin cluster recover` again to get the word",
-            ),
-            None,
-        );
-    }
-    (Answered::ok(json!({ "epoch": log.epoch().number + 1 })), Some(Input::Recover { word }))
-}
-
-/// What an operator should think twice about, of a ring as it is to be when what is staged is carried out.
-fn warnings(state: &State, board: &Board) -> Vec<String> {
-    pinned(state).into_iter().chain(too_few(state, board)).collect()
-}
-
-/// Why a commit will be refused that moves partitions of consistent groups.
-fn pinned(state: &State) -> Option<String> {
-    state.foundings().next()?;
-    let plan = state.plan(TARGET_N_DEFAULT).ok()?;
-    let moves = matches!(plan.command(), Command::Commit { owners, .. } if owners != state.owners());
-    moves.then(|| format!("{}: a commit is refused", Rejected::Pinned))
-}
-
-/// Why objects may have fewer nodes than copies.
-fn too_few(state: &State, board: &Board) -> Option<String> {
-    let stays = |node: &NodeId, record: &Record| match record.member.state {
-        MemberState::Leaving | MemberState::Exiting => false,
-        MemberState::Joining | MemberState::Valid | MemberState::Down => !matches!(
-            state.staged().get(node),
-            Some(Change::Leave | Change::Replace(_) | Change::ForceReplace(_) | Change::ForceRemove)
-        ),
-    };
-    let nodes = state.members().iter().filter(|(node, record)| stays(node, record)).count();
-    let n_val = board.n_val_max().or_else(|| n_vals::of(state).last().copied()).unwrap_or_default();
-    if nodes >= n_val as usize {
-        return None;
-    }
-    let count = if nodes == 1 { "1 node is".to_owned() } else { format!("{nodes} nodes are") };
-    Some(format!(
-        "{count} left, fewer than the {n_val} copies of the largest n_val: a node holds several copies of an object \
-         then, and they are lost together"
-    ))
-}
-
-fn plan(state: &State, board: &Board) -> Answered {
-    let plan = match state.plan(TARGET_N_DEFAULT) {
-        Ok(plan) => plan,
-        Err(error) => return Answered::wrong(409, error),
-    };
-    let parts = plan.parts.iter().map(|(&node, part)| {
-        json!({
-            "node": name(state, node),
-            "change": part.change.map(word),
-            "state": part.state.map(|state| state.to_string()),
-            "owns": part.owns,
-            "will_own": part.will_own,
-        })
-    });
-    Answered::ok(json!({
-        "version": plan.expected,
-        "partitions": plan.size.partitions(),
-        "moved": plan.moved,
-        "copies": {
-            "moved": plan.copies.copies,
-            "of": plan.copies.of,
-            "distinct": plan.copies.distinct_min,
-        },
-        "shortfalls": plan.shortfalls.len(),
-        "warnings": warnings(state, board),
-        "parts": parts.collect::<Vec<_>>(),
-    }))
 }
