@@ -3,9 +3,11 @@
 //! A request whose answer is ready at once goes from the socket through the shard and back within one call
 //! ([`Local::ask`]): no queue, no wake-up. Any other is filed under its id until the loop brings the answer.
 //!
-//! * `pending.rs`: requests and their answers. `notices.rs`: lines of the log about the shard.
+//! * `pending.rs`: requests and their answers. `peer_outlet.rs`: the way of messages to other nodes. `notices.rs`:
+//!   lines of the log about the shard.
 
 mod notices;
+mod peer_outlet;
 mod pending;
 
 pub use pending::Pending;
@@ -22,6 +24,7 @@ use node::peer::route;
 use node::{
     LatencyRead, Layout, Output, PeerMessage, RefusedMessage, RequestId, Shard, ShardId, ShardStats, Topology,
 };
+use peer_outlet::PeerOutlet;
 use pending::{Slot, WaitingRequests};
 use ring::NodeId;
 use std::cell::{Cell, RefCell};
@@ -40,11 +43,8 @@ pub struct Local {
     incoming: RefCell<Vec<Mail>>,
     closed: RefCell<Option<Result<(), engine::Error>>>,
     layout: Layout,
-    /// `None` for a node alone.
-    links: Option<Links>,
+    outlet: PeerOutlet,
     membership: membership::Handle,
-    /// Messages to other nodes that could not be sent, until the shard takes them back.
-    bounced: RefCell<Vec<(NodeId, PeerMessage)>>,
     /// The shard takes nothing more.
     closing: Cell<bool>,
 }
@@ -69,9 +69,8 @@ impl Local {
             incoming: RefCell::default(),
             closed: RefCell::default(),
             layout,
-            links,
+            outlet: PeerOutlet::new(id, links),
             membership,
-            bounced: RefCell::default(),
             closing: Cell::new(false),
         }
     }
@@ -269,12 +268,12 @@ impl Local {
     /// # Panics
     /// If the node is alone.
     pub fn links(&self) -> &Links {
-        self.links.as_ref().expect("only a node of a cluster has to do with links")
+        self.outlet.links()
     }
 
     /// What went to and came from other nodes, by node; nothing for a node alone.
     pub fn peer_figures(&self) -> Vec<PeerFigures> {
-        self.links.as_ref().map_or(Vec::new(), Links::figures)
+        self.outlet.figures()
     }
 
     /// Answers what is past its deadline.
@@ -284,9 +283,7 @@ impl Local {
         self.membership.look(self.id, &shard);
         notices::tell(&mut shard);
         drop(shard);
-        if let Some(links) = &self.links {
-            links.sweep(now);
-        }
+        self.outlet.sweep(now);
         self.wake();
     }
 
@@ -304,9 +301,7 @@ impl Local {
     /// Ends the clean stop. Other nodes see at once that this one is no more.
     pub fn begin_close(&self) {
         self.closing.set(true);
-        if let Some(links) = &self.links {
-            links.close();
-        }
+        self.outlet.close();
         self.shard.borrow_mut().begin_close();
         self.wake();
     }
@@ -396,24 +391,18 @@ impl Local {
     }
 
     fn send(&self, to: NodeId, message: PeerMessage) {
-        let links = self.links();
-        match links.keeper() {
-            keeper if keeper == self.id => {
-                if let Some(message) = links.send(self.id, to, message) {
-                    self.bounced.borrow_mut().push((to, message));
-                }
-            }
-            keeper => self.put(keeper, Mail::Send { from: self.id, to, message }),
+        if let Some((keeper, mail)) = self.outlet.send(to, message) {
+            self.put(keeper, mail);
         }
     }
 
     fn give_back(&self) {
-        let mut bounced = self.bounced.borrow_mut();
+        let bounced = self.outlet.take_bounced();
         if bounced.is_empty() {
             return;
         }
         let mut shard = self.shard.borrow_mut();
-        for (to, message) in bounced.drain(..).filter(|_| !self.closing.get()) {
+        for (to, message) in bounced.into_iter().filter(|_| !self.closing.get()) {
             shard.bounce(to, message);
         }
         self.wake();
