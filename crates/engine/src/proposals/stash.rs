@@ -344,6 +344,14 @@ impl Stash {
         numbers.sort_unstable();
         for &number in &numbers {
             let known = self.group(number);
+            if known.entries.is_empty() {
+                // Most groups: nothing can be dropped.
+                if known.commit > known.applied.index || known.state.is_none() {
+                    known.suspect(known.applied.index);
+                }
+                known.has_dropped = false;
+                continue;
+            }
             let (reach, last) = (known.reach(), known.last());
             let entries = known.entries.range(..=reach).map(|(_, entry)| entry.term);
             let is_ordered =

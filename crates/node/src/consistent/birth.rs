@@ -23,7 +23,7 @@ use object::key;
 use ring::Birth;
 use strong::group::Configuration;
 
-use super::group::read_state;
+use super::group::{read_epoch, read_state};
 use crate::shard::env::Env;
 use crate::shard::output::Output;
 use crate::store::Store;
@@ -89,12 +89,11 @@ pub fn read_birth(store: &mut engine::Store, disk: &mut dyn Disk) -> Result<Foun
 
 /// Whether a group was recovered with a store of this birth as its only voter.
 fn is_only_voter(birth: Birth, found: &FoundGroup) -> bool {
-    let Some(Ok((state, _))) = found.state.as_ref().map(read_state) else { return false };
+    // A store may have tens of thousands of groups, most of them without a recovery.
+    let recovered = found.state.as_ref().filter(|it| read_epoch(it).is_some_and(|epoch| epoch > 0));
+    let Some(Ok((state, _))) = recovered.map(read_state) else { return false };
     let Configuration { voters, outgoing, .. } = &state.configuration;
-    state.epoch > 0
-        && outgoing.is_empty()
-        && voters.len() == 1
-        && voters.iter().all(|voter| voter.birth == birth)
+    outgoing.is_empty() && voters.len() == 1 && voters.iter().all(|voter| voter.birth == birth)
 }
 
 /// The entry of a birth in a store of that incarnation.

@@ -155,6 +155,11 @@ pub(super) fn read_state(bytes: &Bytes) -> Result<(GroupState, Option<Checkpoint
     Ok((state, checkpoint))
 }
 
+/// The epoch of a group's state, of stored bytes.
+pub(super) fn read_epoch(bytes: &[u8]) -> Option<u16> {
+    GroupState::epoch_of(bytes.get(size_of::<u16>()..)?)
+}
+
 /// The entry of a log, of an entry that the store found.
 pub(super) fn entry_of(found: FoundEntry) -> Result<Entry, Malformed> {
     let payload = match found.contents {
@@ -436,6 +441,7 @@ mod tests {
         assert_eq!(plain[..2], u16::try_from(state.encode().len()).expect("it is short").to_le_bytes());
         assert_eq!(both, [&plain[..], &checkpoint.encode()].concat());
         assert_eq!(read_state(&plain), Ok((state.clone(), None)));
+        assert_eq!(read_epoch(&plain), Some(state.epoch));
         assert_eq!(read_state(&both), Ok((state.clone(), Some(checkpoint.clone()))));
         for len in (0..both.len()).filter(|len| *len != plain.len()) {
             assert!(read_state(&both.slice(..len)).is_err(), "{len} bytes");

@@ -77,6 +77,14 @@ impl GroupState {
         out.freeze()
     }
 
+    /// The epoch of the state in bytes, which are read no further; none of another version.
+    pub fn epoch_of(bytes: &[u8]) -> Option<u16> {
+        let (&version, rest) = bytes.split_first()?;
+        let (_, rest) = rest.split_first_chunk::<{ size_of::<u64>() }>()?;
+        let (&epoch, _) = rest.split_first_chunk()?;
+        (version == STATE_VERSION).then(|| u16::from_le_bytes(epoch))
+    }
+
     /// The state in bytes.
     ///
     /// # Errors
@@ -169,8 +177,11 @@ mod tests {
             for length in 0..bytes.len() {
                 assert!(GroupState::read(bytes.slice(..length)).is_err(), "{length} bytes");
             }
+            assert_eq!(GroupState::epoch_of(&bytes), Some(state.epoch));
             assert_eq!(GroupState::read(bytes), Ok(state));
         }
+        assert_eq!(GroupState::epoch_of(&[STATE_VERSION; 10]), None, "it is cut off");
+        assert_eq!(GroupState::epoch_of(&[STATE_VERSION + 1; 20]), None, "of another version");
     }
 
     #[test]

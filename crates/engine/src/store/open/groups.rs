@@ -21,8 +21,9 @@ use crate::proposals::stash::Stashed;
 use crate::proposals::{FoundContents, GroupNumber};
 use crate::store::proposals::enter_applied;
 use crate::table::TableIter;
+use base::FastMap;
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A program that is told of no groups cannot tell states from keys.
@@ -115,25 +116,47 @@ impl Recovery<'_> {
     /// The states that tables have.
     fn know_states(&mut self) -> Result<(), Error> {
         let Some(tag) = self.groups.state_tag else { return Ok(()) };
-        let mut newest: BTreeMap<GroupNumber, (Seq, Vec<u8>)> = BTreeMap::new();
+        let mut newest = NewestStates::default();
         let tables: Vec<_> = self.version.tables().map(|(_, table)| Arc::clone(table)).collect();
         for table in tables {
-            match states_in(self.disk, TableIter::new(table), tag, &mut newest) {
+            match self.know_states_in(TableIter::new(table), tag, &mut newest) {
                 // The next use of the block will report it.
                 Err(Error::Damaged(_) | Error::Malformed(_)) => self.groups.may_be_lost = true,
                 other => other?,
             }
         }
-        for (group, (seq, bytes)) in newest {
-            let entry = Entry::decode(&bytes)?;
-            let key = crate::proposals::record::state_key(tag, group);
-            if entry.location == Location::Deleted || self.drops.covers(&key, seq) {
-                continue;
+        self.groups.may_be_lost |= !newest.unknown.is_empty();
+        Ok(())
+    }
+
+    /// The states that a table has, where no other one had newer ones.
+    fn know_states_in(
+        &mut self,
+        mut iter: TableIter,
+        tag: u8,
+        newest: &mut NewestStates,
+    ) -> Result<(), Error> {
+        iter.seek(self.disk, &[tag])?;
+        while iter.valid() && iter.key().first() == Some(&tag) {
+            let seq = iter.seq();
+            if let Some(group) = group_of(tag, iter.key())
+                && newest.seqs.get(&group).is_none_or(|known| *known < seq)
+            {
+                newest.seqs.insert(group, seq);
+                newest.unknown.remove(&group);
+                let entry = Entry::decode(iter.entry())?;
+                let is_there = entry.location != Location::Deleted && !self.drops.covers(iter.key(), seq);
+                match StateHead::decode(entry.head).filter(|_| is_there) {
+                    Some(head) => self.groups.stash.know(group, &head),
+                    None => {
+                        self.groups.stash.remove(group);
+                        if is_there {
+                            newest.unknown.insert(group);
+                        }
+                    }
+                }
             }
-            match StateHead::decode(entry.head) {
-                Some(head) => self.groups.stash.know(group, &head),
-                None => self.groups.may_be_lost = true,
-            }
+            iter.next(self.disk)?;
         }
         Ok(())
     }
@@ -274,23 +297,12 @@ impl Recovery<'_> {
     }
 }
 
-/// Adds to `newest` the states that a table has, where they are newer.
-fn states_in(
-    disk: &mut dyn base::Disk,
-    mut iter: TableIter,
-    tag: u8,
-    newest: &mut BTreeMap<GroupNumber, (Seq, Vec<u8>)>,
-) -> Result<(), Error> {
-    iter.seek(disk, &[tag])?;
-    while iter.valid() && iter.key().first() == Some(&tag) {
-        if let Some(group) = group_of(tag, iter.key())
-            && newest.get(&group).is_none_or(|(seq, _)| *seq < iter.seq())
-        {
-            newest.insert(group, (iter.seq(), iter.entry().to_vec()));
-        }
-        iter.next(disk)?;
-    }
-    Ok(())
+/// The versions of the newest states of tables.
+#[derive(Default)]
+struct NewestStates {
+    seqs: FastMap<GroupNumber, Seq>,
+    /// Groups whose newest state is not understood.
+    unknown: BTreeSet<GroupNumber>,
 }
 
 /// The contents of an entry's record, as they were given. A copy: a share would keep a window of the file.
