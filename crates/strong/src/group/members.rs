@@ -231,10 +231,10 @@ fn changes<'a>(voters: impl Iterator<Item = &'a VoterId>, kind: ConfChangeType) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::Rng;
     use base::rng::SplitMix64;
+    use base::{Monotonic, Rng};
 
-    use crate::group::{GroupState, Identity, Progress, Stored};
+    use crate::group::{GroupState, Identity, Input, Message, Output, Progress, Stored};
 
     /// A configuration of some of eight voters.
     fn some(rng: &mut SplitMix64) -> Configuration {
@@ -281,5 +281,43 @@ mod tests {
                 assert_eq!(group.members(), next);
             }
         }
+    }
+
+    #[test]
+    fn states_of_a_learner_name_it() {
+        let [leader, other, learner] = [1, 2, 3].map(|number| VoterId::of_number(number).unwrap());
+        let before = Configuration::of_voters([leader, other]);
+        let stored = Stored {
+            state: GroupState::found(1, before.clone().with_learner(learner)),
+            progress: Progress::FOUNDED,
+            base: Progress::FOUNDED.applied,
+            entries: Vec::new(),
+            suspect_through: None,
+            is_incomplete: false,
+        };
+        let identity = Identity { voter: learner, rank: 0, founding: 1 };
+        let mut group = Group::open(identity, stored, Box::new(SplitMix64::new(1))).ok().unwrap();
+        let now = Monotonic(0);
+        let mut out = Vec::new();
+        group.step(Input::Registered, now, &mut out);
+
+        let alone = Configuration::of_voters([leader]);
+        let payloads = [alone, before.clone(), before.with_learner(learner)].map(Payload::Configuration);
+        let entries = (2..).zip(payloads).map(|(index, payload)| Entry { index, term: 2, payload });
+        let (commit, entries) = (3, entries.collect());
+        let message = Message::Append { term: 2, previous: (1, 1), commit, acknowledged: 0, entries };
+        group.step(Input::Message { from: leader, message: message.encode() }, now, &mut out);
+        group.step(Input::Persisted { number: u64::MAX >> 1 }, now, &mut out);
+        assert_eq!((group.last(), group.applied()), ((4, 2), 3));
+
+        let states = out.into_iter().filter_map(|output| match output {
+            Output::Persist(batch) => batch.state,
+            _ => None,
+        });
+        let states: Vec<GroupState> = states.collect();
+        assert!(
+            states.len() > 1 && states.iter().all(|state| state.configuration.has(learner)),
+            "{states:?}"
+        );
     }
 }

@@ -575,6 +575,9 @@ impl Group {
     }
 
     /// The state as it is to be stored.
+    ///
+    /// It names this voter in any case: a state that does not is one of an earlier birth of the store, and is dropped. A
+    /// learner has applied configurations from before it was added.
     pub fn state(&self) -> GroupState {
         let log = self.raw.store();
         GroupState {
@@ -582,7 +585,7 @@ impl Group {
             epoch: self.epoch,
             hard: log.hard,
             leader: self.leader(),
-            configuration: log.configuration.clone(),
+            configuration: log.configuration.clone().with_learner(self.identity.voter),
             is_removed: false,
         }
     }
