@@ -139,6 +139,8 @@ pub enum Planted {
     ReadBeforeNoop,
     /// A condition fails by a proposal that is not applied, and without a confirmed read.
     FailedByProposedHead,
+    /// A condition fails by a version that is applied, and without a lease or a confirmed read.
+    FailedWithoutLease,
     /// The leader of a consistent group decides conditions before it has applied the first entry of its term.
     ConditionBeforeNoop,
     /// A leader that loses its leadership answers "unavailable" for writes that may be applied later.
@@ -161,6 +163,8 @@ pub enum Planted {
     ForgotUnnoticed,
     /// A voter votes though a proposal that it may have acknowledged is damaged.
     DamagedProposalVotes,
+    /// A store with a damaged state of a group keeps its birth, so it votes again in terms that the state had.
+    DamagedStateVotes,
     /// A store that lost its data keeps its birth, so it votes again in terms that it does not remember.
     LostDiskVotes,
     /// A store that is restored from a backup keeps its birth, so it votes without what it promised since.
@@ -197,6 +201,8 @@ pub enum Planted {
     PastLeaderFollowed,
     /// A leader keeps its lease when it asks another voter to lead.
     LeaseAfterHandOver,
+    /// A leader that leaves takes no requests until another one leads, however long that takes.
+    TransferNeverAborted,
     /// A follower that takes over a higher term forgets the leader to which its promise holds.
     FollowerForgotLeader,
     /// A voter whose group was unloaded forgets the leader to which its promise holds.

@@ -57,6 +57,11 @@ fn failed_by_proposed_head() {
 }
 
 #[test]
+fn failed_without_lease() {
+    is_caught(Planted::FailedWithoutLease, 109);
+}
+
+#[test]
 fn condition_before_noop() {
     is_caught(Planted::ConditionBeforeNoop, 5);
 }
@@ -84,6 +89,11 @@ fn forward_executed_twice() {
 #[test]
 fn lost_disk_votes() {
     is_caught(Planted::LostDiskVotes, 38);
+}
+
+#[test]
+fn damaged_state_votes() {
+    is_caught(Planted::DamagedStateVotes, 52);
 }
 
 #[test]

@@ -47,7 +47,8 @@ pub(super) struct Departure {
 impl Group {
     /// Notes that the process stops.
     pub(super) fn on_leave(&mut self, now: Monotonic) {
-        self.departure.pauses_until.get_or_insert(now + LEAVE_PAUSE);
+        let pause = if base::planted!(TransferNeverAborted) { LEAVE_PAUSE * 1_000 } else { LEAVE_PAUSE };
+        self.departure.pauses_until.get_or_insert(now + pause);
         self.give_up_lease();
         if self.has_slept_as_leader() {
             let term = self.term();

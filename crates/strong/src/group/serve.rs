@@ -34,6 +34,9 @@ impl Group {
             if base::planted!(FailedByProposedHead) {
                 return self.answer(token, Answer::Failed);
             }
+            if compared.index <= self.applied && base::planted!(FailedWithoutLease) {
+                return self.answer(token, Answer::Failed);
+            }
             // A failed condition is a read: it is answered when a majority has confirmed the version compared.
             self.requests.add(token, Waiting::Check { index: compared.index }, deadline);
             return self.reads.add(token);

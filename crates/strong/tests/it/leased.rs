@@ -326,18 +326,36 @@ fn a_leader_that_leaves_hands_over_at_once_and_does_not_come_back() {
     assert!(!trio.nodes[2].group.is_handed_over(), "nobody asked it to");
 }
 
-#[test]
-fn a_leader_that_leaves_alone_waits_and_then_serves_on() {
+/// A leader that leaves, and whose question to another one is lost, at the end of its pause.
+fn leaving_alone() -> Trio {
     let mut trio = Trio::leased();
     trio.step(0, Input::Reachable { voter: voter(2), is_up: false });
     trio.cuts.extend([(0, 1), (1, 0)]);
     trio.step(0, Input::Leave);
     assert!(trio.nodes[0].group.leads() && !trio.nodes[0].group.can_serve(), "its question is lost");
     trio.run(nanos(LEAVE_PAUSE));
+    trio
+}
+
+#[test]
+fn a_leader_that_leaves_alone_waits_and_then_serves_on() {
+    let mut trio = leaving_alone();
     assert!(trio.nodes[0].group.can_serve(), "by questions: its lease is given up");
     trio.cuts.clear();
     trio.ping_all();
     assert!(!trio.serves(0));
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn planted_transfer_never_aborted() {
+    use base::planted::{Planted, plant};
+
+    plant(Some(Planted::TransferNeverAborted));
+    let mut trio = leaving_alone();
+    trio.run(60 * SECOND);
+    plant(None);
+    assert!(trio.nodes[0].group.leads() && !trio.nodes[0].group.can_serve(), "nothing else ends the pause");
 }
 
 #[test]

@@ -9,12 +9,12 @@ use crate::leases;
 use crate::lives::a_life;
 use crate::stories::{
     a_catch_up_is_broken_off_beside_a_fold, a_clone_is_started, a_commit_note_is_lost,
-    a_condition_fails_by_a_write_that_is_lost, a_disk_with_an_acknowledged_write_is_lost,
-    a_journal_is_set_back, a_key_is_written_beside_a_catch_up, a_tombstone_is_reaped_without_a_voter,
-    a_tombstone_is_to_be_reaped_beside_a_catch_up, a_voter_comes_back_to_a_group_at_rest,
-    a_voter_is_to_be_recovered_beside_a_majority, all_lose_power_after_a_write,
-    an_acknowledged_entry_is_damaged, an_answer_to_a_read_is_late, an_answer_to_another_life_is_late,
-    votes_are_asked_for_twice,
+    a_condition_fails_by_a_write_that_is_lost, a_condition_is_asked_of_a_leader_of_the_past,
+    a_disk_with_an_acknowledged_write_is_lost, a_journal_is_set_back, a_key_is_written_beside_a_catch_up,
+    a_tombstone_is_reaped_without_a_voter, a_tombstone_is_to_be_reaped_beside_a_catch_up,
+    a_voter_comes_back_to_a_group_at_rest, a_voter_is_to_be_recovered_beside_a_majority,
+    all_lose_power_after_a_write, an_acknowledged_entry_is_damaged, an_answer_to_a_read_is_late,
+    an_answer_to_another_life_is_late, votes_are_asked_for_beside_damaged_states, votes_are_asked_for_twice,
 };
 use crate::world::World;
 
@@ -61,6 +61,7 @@ caught! {
     planted_ack_before_majority: AckBeforeMajority, a_life;
     planted_read_before_noop: ReadBeforeNoop, a_life;
     planted_failed_by_proposed_head: FailedByProposedHead, a_condition_fails_by_a_write_that_is_lost;
+    planted_failed_without_lease: FailedWithoutLease, a_condition_is_asked_of_a_leader_of_the_past;
     planted_condition_before_noop: ConditionBeforeNoop, a_life;
     planted_unavailable_but_applied: UnavailableButApplied, a_life;
     planted_cas_beside_proposal: CasBesideProposal, a_life;
@@ -71,6 +72,7 @@ caught! {
     planted_clone_votes: CloneVotesBeforeRegistered, a_clone_is_started;
     planted_forgot_unnoticed: ForgotUnnoticed, a_journal_is_set_back;
     planted_damaged_proposal_votes: DamagedProposalVotes, an_acknowledged_entry_is_damaged;
+    planted_damaged_state_votes: DamagedStateVotes, votes_are_asked_for_beside_damaged_states;
     planted_lost_disk_votes: LostDiskVotes, a_disk_with_an_acknowledged_write_is_lost;
     planted_snapshot_part_kept: SnapshotPartKept, a_tombstone_is_reaped_without_a_voter;
     planted_fold_of_another_catch_up: FoldOfAnotherCatchUp, a_catch_up_is_broken_off_beside_a_fold;

@@ -11,6 +11,17 @@ use crate::world::{Limits, SECOND, World, key};
 /// Two voters have voted for a candidate and start anew; another one that has not heard of its term asks for their
 /// votes.
 pub fn votes_are_asked_for_twice(seed: u64) -> World {
+    votes_are_asked_for_again(seed, World::crash)
+}
+
+/// Two voters have voted for a candidate, and the states that say so are damaged; another one that has not heard of its
+/// term asks for their votes.
+pub fn votes_are_asked_for_beside_damaged_states(seed: u64) -> World {
+    votes_are_asked_for_again(seed, World::damage_state)
+}
+
+/// Two voters have voted for a candidate and end in some way; another one asks them for their votes when they start.
+fn votes_are_asked_for_again(seed: u64, end: fn(&mut World, usize)) -> World {
     let mut world = World::quiet(seed, 5);
     let old = world.settle();
     world.crash(old);
@@ -24,10 +35,26 @@ pub fn votes_are_asked_for_twice(seed: u64) -> World {
     world.cuts.clear();
     world.isolate(first);
     for &voter in &others[2..] {
-        world.crash(voter);
+        end(&mut world, voter);
         world.start(voter);
     }
     world.run(5 * SECOND);
+    world
+}
+
+/// A leader is cut off, and another one writes. Then the first one is asked for a write whose condition holds.
+pub fn a_condition_is_asked_of_a_leader_of_the_past(seed: u64) -> World {
+    let mut world = World::quiet(seed, 3);
+    let leader = world.settle();
+    assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
+    world.isolate(leader);
+    let next = next_leader(&mut world, leader);
+    assert_eq!(world.ask(next, key(0), Action::Put(2), Condition::None), Outcome::Done);
+    let (version, _) = world.nodes[next].held(&key(0)).unwrap();
+    world.turn_to(0, leader);
+    world.request(0, key(0), Action::Cas { expected: 2, value: 3 }, Condition::Is(version));
+    world.run(5 * SECOND);
+    world.end();
     world
 }
 
@@ -53,17 +80,12 @@ pub fn a_condition_fails_by_a_write_that_is_lost(seed: u64) -> World {
 pub fn an_answer_to_a_read_is_late(seed: u64) -> World {
     let mut world = World::quiet(seed, 3);
     let leader = world.settle();
-    let (first, second) = ((leader + 1) % 3, (leader + 2) % 3);
     assert_eq!(world.ask(leader, key(0), Action::Put(1), Condition::None), Outcome::Done);
     // The leader asks the voter behind it first, and all when its answer is late.
-    world.slow = Some((first, leader));
+    world.slow = Some(((leader + 1) % 3, leader));
     assert_eq!(world.ask(leader, key(0), Action::Get, Condition::None), Outcome::Read(Some(1)));
     world.isolate(leader);
-    let is_led = |world: &World| {
-        [first, second].into_iter().any(|node| world.nodes[node].group.as_ref().is_some_and(Group::is_ready))
-    };
-    assert!(world.run_until(5 * SECOND, is_led));
-    let next = if world.group(first).is_ready() { first } else { second };
+    let next = next_leader(&mut world, leader);
     assert_eq!(world.ask(next, key(0), Action::Put(2), Condition::None), Outcome::Done);
     world.turn_to(0, leader);
     world.request(0, key(0), Action::Get, Condition::None);
@@ -356,6 +378,14 @@ fn three(seed: u64) -> (World, [usize; 3]) {
     (world, [leader, (leader + 1) % 3, (leader + 2) % 3])
 }
 
+/// The one of three voters that leads in place of one that is cut off.
+fn next_leader(world: &mut World, leader: usize) -> usize {
+    let others = [(leader + 1) % 3, (leader + 2) % 3];
+    let next = |world: &World| others.into_iter().find(|node| world.group(*node).is_ready());
+    assert!(world.run_until(5 * SECOND, |world| next(world).is_some()));
+    next(world).unwrap()
+}
+
 /// A quiet world of three voters that keep no entry: the leader, and a voter that is down. That one may have a value of
 /// each key.
 fn with_voter_down(seed: u64, has_keys: bool) -> (World, [usize; 2]) {
@@ -419,8 +449,10 @@ fn write(world: &mut World, leader: usize, key: Bytes, action: impl Fn(u64) -> A
 
 #[test]
 fn stories_are_linearizable() {
-    let stories: [fn(u64) -> World; 19] = [
+    let stories: [fn(u64) -> World; 21] = [
         votes_are_asked_for_twice,
+        votes_are_asked_for_beside_damaged_states,
+        a_condition_is_asked_of_a_leader_of_the_past,
         a_condition_fails_by_a_write_that_is_lost,
         an_answer_to_a_read_is_late,
         an_answer_to_another_life_is_late,

@@ -297,14 +297,33 @@ impl World {
     pub fn lose_disk(&mut self, node: usize) {
         self.crash(node);
         self.count("new disk");
-        let registered = self.nodes[node].birth;
-        let birth = Birth::at_start(None, Some(registered), true, &mut self.rng);
         let it = &mut self.nodes[node];
         (it.disk, it.synced) = (Vec::new(), 0);
-        it.is_gone = birth != registered;
-        if it.is_gone {
-            it.birth = birth;
+        self.begin_anew(node, None, true);
+    }
+
+    /// Ends a node's process, and damages the newest state of its group, so that a start finds the one before.
+    pub fn damage_state(&mut self, node: usize) {
+        self.crash(node);
+        let mut states = self.nodes[node].disk.iter_mut().rev().filter_map(|record| match record {
+            Record::Batch(batch) => Some(&mut batch.state),
+            _ => None,
+        });
+        if let Some(newest) = states.find(|state| state.is_some()) {
+            *newest = None;
         }
+        self.begin_anew(node, Some(self.nodes[node].birth), false);
+        let Stored { state, entries, .. } = self.replay(node).stored;
+        // A node that finds such entries draws a new birth, too.
+        self.nodes[node].is_gone |= entries.last().is_some_and(|last| last.term > state.hard.term);
+    }
+
+    /// Draws the birth of a store whose next start finds `stored`. One with another birth is gone.
+    fn begin_anew(&mut self, node: usize, stored: Option<Birth>, is_complete: bool) {
+        let registered = self.nodes[node].birth;
+        let birth = Birth::at_start(stored, Some(registered), is_complete, &mut self.rng);
+        let it = &mut self.nodes[node];
+        (it.birth, it.is_gone) = (birth, birth != registered);
     }
 
     /// Ends a node's process, and puts the first records of its journal in the place of all.
