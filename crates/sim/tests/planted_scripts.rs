@@ -6,6 +6,8 @@ mod planting;
 use base::planted::Planted;
 use planting::{Seeds, is_caught_in};
 use sim::cluster::{gossip, overload, transfer};
+use sim::consistent::{Script, run_script};
+use sim::trace::Keep;
 
 /// What any seed shows.
 const ONE: Seeds = Seeds { first: 0, max: 1, step: 1 };
@@ -36,4 +38,35 @@ fn queue_unbounded() {
 #[test]
 fn refused_late() {
     is_caught_in(&|seed| overload::run(seed).err(), ONE, Planted::RefusedLate);
+}
+
+/// Asserts that a script catches the bug within some of the seeds that it fits.
+fn is_caught_by(script: Script, first: u64, bug: Planted) {
+    let seeds = Seeds { first, max: 10, step: 4 };
+    is_caught_in(&|seed| run_script(seed, script, Keep::Hash).0.violation, seeds, bug);
+}
+
+#[test]
+fn vote_not_durable() {
+    is_caught_by(Script::AskedTwice, 1, Planted::VoteNotDurable);
+}
+
+#[test]
+fn conflict_kept() {
+    is_caught_by(Script::Overtaken, 9, Planted::ConflictKept);
+}
+
+#[test]
+fn damaged_proposal_votes() {
+    is_caught_by(Script::Damaged, 13, Planted::DamagedProposalVotes);
+}
+
+#[test]
+fn catch_up_resumed_newer() {
+    is_caught_by(Script::Deleted, 7, Planted::CatchUpResumedNewer);
+}
+
+#[test]
+fn worse_copy_chosen() {
+    is_caught_by(Script::BackedUpBehind, 5, Planted::WorseCopyChosen);
 }

@@ -409,15 +409,16 @@ impl World {
 
     /// The reports of all nodes on a group.
     pub(super) fn reports(&mut self, prefix: u16) -> BTreeMap<usize, GroupReport> {
-        let mut reports = BTreeMap::new();
-        for at in 0..self.hosts.len() {
-            for shard in 0..self.hosts[at].shards() {
-                let Some(shard) = self.hosts[at].machine.shard(shard) else { continue };
-                let found = shard.status().groups().into_iter().find(|report| report.prefix == prefix);
-                reports.extend(found.map(|report| (at, report)));
-            }
-        }
-        reports
+        (0..self.hosts.len()).filter_map(|at| Some((at, self.report(prefix, at)?))).collect()
+    }
+
+    /// The report of one node on a group.
+    pub(super) fn report(&mut self, prefix: u16, at: usize) -> Option<GroupReport> {
+        let host = &mut self.hosts[at];
+        (0..host.shards()).rev().find_map(|shard| {
+            let shard = host.machine.shard(shard)?;
+            shard.status().groups().into_iter().find(|report| report.prefix == prefix)
+        })
     }
 
     /// Whether each group has a leader that has told all to all present voters.

@@ -14,6 +14,8 @@
 //! 5. *Rest*: the last messages of the time of faults arrive, and groups settle.
 //! 6. *Reading*: each key is read once more. *Stopping*: nodes stop, and their stores are compared.
 //!
+//! Scripts are lives with chosen scenarios, which are too rare for a draw (`script.rs`).
+//!
 //! A seed's number gives its life a character (`plan.rs`): a mixture of all faults, contention and changes of leaders,
 //! disks, or catch-ups.
 //!
@@ -38,9 +40,11 @@ mod host;
 mod nodes;
 mod operator;
 mod plan;
+mod refill;
 mod registry;
 mod restore;
 mod scenario;
+mod script;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -73,6 +77,7 @@ use scenario::Scenario;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+pub use script::Script;
 use tally::Counted;
 pub use tally::Tally;
 
@@ -224,7 +229,18 @@ struct World {
 
 /// Lives the life of `seed`; its report and its trace.
 pub fn run(seed: Seed, keep: Keep) -> (Report, Trace) {
-    let mut world = World::new(seed, keep);
+    live(seed, Plan::of(seed), keep)
+}
+
+/// Lives the life of `seed` with a script; its report and its trace.
+pub fn run_script(seed: Seed, script: Script, keep: Keep) -> (Report, Trace) {
+    let mut plan = Plan::of(seed);
+    script.change(&mut plan);
+    live(seed, plan, keep)
+}
+
+fn live(seed: Seed, plan: Plan, keep: Keep) -> (Report, Trace) {
+    let mut world = World::new(seed, plan, keep);
     let (handled, end) = world.live();
     let deaths = world.deaths();
     let acknowledged = world.tally.acknowledged();
@@ -235,8 +251,7 @@ pub fn run(seed: Seed, keep: Keep) -> (Report, Trace) {
 }
 
 impl World {
-    fn new(seed: Seed, keep: Keep) -> World {
-        let plan = Plan::of(seed);
+    fn new(seed: Seed, plan: Plan, keep: Keep) -> World {
         let time = SimTime::default();
         let trace = Trace::new(time.clone(), keep);
         trace.line(format_args!("{plan:?}"));
@@ -256,7 +271,7 @@ impl World {
         let layout = Layout::new(1, size);
         let (groups, keys) = draw_keys(&layout, "k", plan.keys, None);
         let fill_keys = match plan.character {
-            Character::CatchUp => draw_keys(&layout, "z", scenario::FILL_KEYS, Some(&groups)).1,
+            Character::CatchUp => draw_keys(&layout, "z", refill::FILL_KEYS, Some(&groups)).1,
             _ => Vec::new(),
         };
         World {

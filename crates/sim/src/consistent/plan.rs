@@ -131,6 +131,8 @@ pub(super) struct Plan {
     pub(super) loss: Option<Loss>,
     /// Whether all nodes are restored from backups.
     pub(super) restore: bool,
+    /// Whether one of them is cut off some time before the backups, until all have one.
+    pub(super) backs_up_behind: bool,
     /// The interval at which nodes compare their eventual copies, which leaves consistent types alone.
     pub(super) anti_entropy: Option<Duration>,
     /// Whether a one-way cut that lasts follows the heal.
@@ -181,6 +183,7 @@ impl Plan {
             troubles: troubles(rng),
             loss,
             restore: restore(seed, character, loss),
+            backs_up_behind: false,
             anti_entropy: rng.chance(1, 3).then_some(Duration::from_millis(500)),
             lasting_cut: rng.chance(1, 2),
             deaths: if is_mixture { between(rng, 3, 8) } else { between(rng, 1, 4) },

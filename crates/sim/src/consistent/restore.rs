@@ -44,6 +44,8 @@ const RECOVERY_MAX: Duration = Duration::from_secs(60);
 const REFILL_MAX: Duration = Duration::from_secs(30);
 /// The fewest and the most definite answers before the first backup.
 const BACKUPS_FROM: (u64, u64) = (30, 90);
+/// The time for which a node is cut off before the backups: others lead its groups, and write.
+const BEHIND_FOR: Duration = Duration::from_secs(5);
 
 /// The part of a restore.
 enum Stage {
@@ -72,6 +74,8 @@ pub(super) struct Restore {
     lost: Monotonic,
     /// The last number of a request before the loss.
     last_number: u64,
+    /// The node that is cut off before the backups.
+    behind: Option<usize>,
 }
 
 impl Restore {
@@ -85,6 +89,7 @@ impl Restore {
             began: Monotonic(u64::MAX),
             lost: Monotonic(0),
             last_number: 0,
+            behind: None,
         }
     }
 
@@ -124,6 +129,9 @@ impl World {
         match &mut restore.stage {
             Stage::Waiting => {
                 if self.tally.acknowledged() >= restore.backups_from {
+                    if self.plan.backs_up_behind && restore.behind.is_none() {
+                        return Ok(Some(self.leave_behind(restore)));
+                    }
                     restore.stage = Stage::BackingUp(None);
                 }
             }
@@ -167,6 +175,15 @@ impl World {
             true => Err(Violation::new(promise, self.describe())),
             false => Ok(()),
         }
+    }
+
+    /// Cuts a node off; the time until the backups begin. The loss of all nodes mends its links.
+    fn leave_behind(&mut self, restore: &mut Restore) -> Duration {
+        let at = index_below(&mut restore.rng, self.hosts.len());
+        restore.behind = Some(at);
+        let links = self.links_of(at, true);
+        self.set_links(&links, true);
+        BEHIND_FOR
     }
 
     /// Asks the next node for its backup, or makes it; the time until the next look.

@@ -12,35 +12,25 @@
 //!
 //! Left out: checks. All promises of the world hold in scenarios, too.
 
-use super::clients::request_of;
 use super::host::Folder;
 use super::plan::Loss;
-use super::{Event, Key, Message, World, client_id, node_id};
+use super::{Event, World, node_id};
 use crate::disk::DiskOdds;
 use crate::fault::Fault;
-use crate::network::{NetworkConfig, Packet};
+use crate::network::NetworkConfig;
 use crate::seed::{between, duration_between, index_below};
 use base::rng::SplitMix64;
 use std::collections::VecDeque;
 use std::time::Duration;
-use strong::linearizability::Action;
 
 /// The interval at which a scenario looks whether it can begin.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Looks before a scenario is given up: ten seconds of them.
 const LOOKS_MAX: u32 = 100;
-/// The interval at which a scenario looks for a catch-up: about the time of one part.
-const CATCH_UP_LOOK_EVERY: Duration = Duration::from_millis(3);
-/// Looks for a catch-up: some seconds of them.
-const CATCH_UP_LOOKS_MAX: u32 = 1_500;
 /// The time of a process from its death to its start where the order of starts matters.
-const DOWN: Duration = Duration::from_millis(20);
+pub(super) const DOWN: Duration = Duration::from_millis(20);
 /// The time of a leader's death where the others are to go on: longer than their registrations take.
-const DOWN_LONG: Duration = Duration::from_secs(6);
-/// Keys written for a catch-up: more than one part has.
-pub(super) const FILL_KEYS: u64 = 330;
-/// Fills, each of a share of these keys: a group takes 256 entries at once.
-const FILLS: u32 = 3;
+pub(super) const DOWN_LONG: Duration = Duration::from_secs(6);
 /// Scenarios of a life: each takes some seconds.
 const SCENARIOS_MAX: u64 = 3;
 /// Bits that flip in the journal of a voter: some are in entries that its group needs.
@@ -67,34 +57,47 @@ pub(super) enum Kind {
     SetBack,
     /// A voter misses many writes, the others restart, and the catch-up breaks again and again.
     Refill,
+    /// The same, and keys are deleted at the first break: of scripts only, as are those that follow (`script.rs`).
+    Deleted,
+    /// A leader loses power when entries of the next one have replaced its own.
+    Overtaken,
+    /// A voter restarts behind its vote, and is asked again in that term.
+    AskedTwice,
+    /// As the voter that is behind, beside one with a few flipped bits.
+    Damaged,
 }
 
 /// The nodes of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cast {
     /// The number of the group.
-    group: usize,
-    leader: usize,
-    follower: usize,
+    pub(super) group: usize,
+    pub(super) leader: usize,
+    pub(super) follower: usize,
     /// Another follower.
-    other: usize,
+    pub(super) other: usize,
 }
 
 /// A scenario under way.
 #[derive(Debug)]
 pub(super) struct Scenario {
-    kind: Kind,
-    stage: u32,
-    looks: u32,
+    pub(super) kind: Kind,
+    pub(super) stage: u32,
+    pub(super) looks: u32,
     cast: Option<Cast>,
     /// The folder to which a node is set back.
     folder: Option<Folder>,
-    catch_ups: u64,
+    pub(super) catch_ups: u64,
+    /// A term or an index that a script has noted.
+    pub(super) noted: u64,
+    /// The candidate of a script's election.
+    pub(super) candidate: Option<usize>,
 }
 
 impl Scenario {
     fn new(kind: Kind) -> Scenario {
-        Scenario { kind, stage: 0, looks: 0, cast: None, folder: None, catch_ups: 0 }
+        let (cast, folder, candidate) = (None, None, None);
+        Scenario { kind, stage: 0, looks: 0, cast, folder, catch_ups: 0, noted: 0, candidate }
     }
 
     /// The group that clients turn to.
@@ -102,9 +105,21 @@ impl Scenario {
         self.cast.map(|cast| cast.group)
     }
 
+    /// Begins to look whether the next stage can come.
+    pub(super) fn begin_glances(&mut self) {
+        self.looks = 0;
+    }
+
+    /// Looks again at this stage some time later; none if that was in vain too often.
+    pub(super) fn glance_again(&mut self, after: Duration, most: u32) -> Option<Duration> {
+        self.stage -= 1;
+        self.looks += 1;
+        (self.looks < most).then_some(after)
+    }
+
     /// Whether all but the planned faults is to be right.
     pub(super) fn is_pure(&self) -> bool {
-        matches!(self.kind, Kind::Behind | Kind::SetBack | Kind::Refill)
+        !matches!(self.kind, Kind::Crashed | Kind::Deaf | Kind::Isolated | Kind::Usurped | Kind::Stalled)
     }
 }
 
@@ -140,7 +155,7 @@ impl World {
         self.events.after(delay, Event::Scenario);
     }
 
-    fn draw_duration(&mut self, min_ms: u64, max_ms: u64) -> Duration {
+    pub(super) fn draw_duration(&mut self, min_ms: u64, max_ms: u64) -> Duration {
         duration_between(&mut self.rng, Duration::from_millis(min_ms), Duration::from_millis(max_ms))
     }
 
@@ -180,7 +195,7 @@ impl World {
         let follower = voters.swap_remove(index_below(&mut self.rng, voters.len()));
         let other = voters[index_below(&mut self.rng, voters.len())];
         let is_fit = match kind {
-            Kind::Behind => self.may_hurt(follower),
+            Kind::Behind | Kind::Damaged => self.may_hurt(follower),
             Kind::SetBack => self.may_hurt(follower) && !self.leads_any(follower),
             _ => true,
         };
@@ -188,7 +203,7 @@ impl World {
     }
 
     /// The voter that leads a group, as far as it knows.
-    fn leader_of(&mut self, prefix: u16) -> Option<usize> {
+    pub(super) fn leader_of(&mut self, prefix: u16) -> Option<usize> {
         let reports = self.reports(prefix);
         let leaders = reports.iter().filter(|(_, it)| it.role == node::GroupRole::Leader);
         leaders.max_by_key(|(_, it)| it.term).map(|(at, _)| *at)
@@ -219,7 +234,7 @@ impl World {
         }
     }
 
-    fn mend(&mut self) {
+    pub(super) fn mend(&mut self) {
         self.inside.heal_all();
         (0..self.hosts.len()).for_each(|at| self.links_changed(at));
     }
@@ -234,7 +249,10 @@ impl World {
             Kind::Stalled => self.play_stalled(scenario.stage, cast),
             Kind::Behind => self.play_behind(scenario.stage, cast),
             Kind::SetBack => self.play_set_back(scenario, cast),
-            Kind::Refill => self.play_refill(scenario, cast),
+            Kind::Refill | Kind::Deleted => self.play_refill(scenario, cast),
+            Kind::Overtaken => self.play_overtaken(scenario, cast),
+            Kind::AskedTwice => self.play_asked_twice(scenario, cast),
+            Kind::Damaged => self.play_damaged(scenario.stage, cast),
         }
     }
 
@@ -315,7 +333,7 @@ impl World {
             2 => {
                 let is_flipped = self.plan.loss == Some(Loss::Flipped);
                 match is_flipped {
-                    true => self.flip_journal(cast.follower),
+                    true => self.flip_journal(cast.follower, FLIPS),
                     false => self.hosts[cast.follower].next_disk = Some(None),
                 }
                 self.trace.line(format_args!("n{} loses its disk", cast.follower));
@@ -348,53 +366,8 @@ impl World {
         }
     }
 
-    fn play_refill(&mut self, scenario: &mut Scenario, cast: Cast) -> Option<Duration> {
-        let away = [(cast.leader, cast.follower), (cast.other, cast.follower)];
-        let away = [away, away.map(|(from, to)| (to, from))].concat();
-        let filled = 1 + FILLS;
-        match scenario.stage {
-            1 => {
-                let links = self.links_of(cast.follower, true);
-                self.set_links(&links, true);
-                Some(self.draw_duration(100, 300))
-            }
-            stage if stage <= filled => {
-                self.fill(cast, stage - 2);
-                Some(Duration::from_millis(200))
-            }
-            stage if stage == filled + 1 => {
-                self.crash(cast.leader, DOWN);
-                self.crash(cast.other, DOWN);
-                Some(self.plan.agreement_max * 3 + Duration::from_millis(500))
-            }
-            stage if stage == filled + 2 => {
-                scenario.catch_ups = self.catch_ups();
-                self.mend();
-                Some(CATCH_UP_LOOK_EVERY)
-            }
-            stage if stage == filled + 3 => {
-                scenario.looks += 1;
-                if self.catch_ups() == scenario.catch_ups && scenario.looks < CATCH_UP_LOOKS_MAX {
-                    scenario.stage -= 1;
-                    return Some(CATCH_UP_LOOK_EVERY);
-                }
-                Some(self.draw_duration(0, 8))
-            }
-            stage if stage < filled + 9 => {
-                let is_cut = (stage - filled).is_multiple_of(2);
-                self.set_links(&away, is_cut);
-                Some(if is_cut { self.draw_duration(100, 700) } else { self.draw_duration(2, 300) })
-            }
-            stage if stage == filled + 9 => {
-                self.mend();
-                Some(Duration::from_secs(2))
-            }
-            _ => None,
-        }
-    }
-
     /// The links to a node, or to it and from it.
-    fn links_of(&self, at: usize, is_both_ways: bool) -> Vec<(usize, usize)> {
+    pub(super) fn links_of(&self, at: usize, is_both_ways: bool) -> Vec<(usize, usize)> {
         let others = (0..self.hosts.len()).filter(|other| *other != at);
         let to = others.clone().map(|other| (other, at));
         let from = others.map(|other| (at, other)).filter(|_| is_both_ways);
@@ -402,7 +375,7 @@ impl World {
     }
 
     /// Cuts a node's power; it starts again after that time.
-    fn crash(&mut self, at: usize, down: Duration) {
+    pub(super) fn crash(&mut self, at: usize, down: Duration) {
         if self.hosts[at].machine.process.is_some() {
             self.hosts[at].next_down = Some(down);
             self.power_cut(at);
@@ -410,37 +383,10 @@ impl World {
     }
 
     /// Flips bits of a node's journal that it has synced.
-    fn flip_journal(&mut self, at: usize) {
-        for _ in 0..FLIPS {
+    pub(super) fn flip_journal(&mut self, at: usize, flips: u64) {
+        for _ in 0..flips {
             let host = &self.hosts[at];
             host.watch.flip_journal(&host.machine.disk, &mut self.rng);
-        }
-    }
-
-    fn catch_ups(&mut self) -> u64 {
-        let mut catch_ups = 0;
-        for host in &mut self.hosts {
-            for shard in 0..host.shards() {
-                let shard = host.machine.shard(shard);
-                catch_ups += shard.map_or(0, |shard| shard.stats().counters.consistent_catch_ups);
-            }
-        }
-        catch_ups
-    }
-
-    /// Writes a share of the keys that only catch-ups are about. Nobody waits for the answers.
-    fn fill(&mut self, cast: Cast, share: u32) {
-        let prefix = self.groups[cast.group];
-        let keys: Vec<_> = self.fill_keys.iter().filter(|key| key.prefix == prefix).collect();
-        let names: Vec<_> = keys.iter().map(|Key { name, .. }| name.clone()).collect();
-        let shares = usize::try_from(FILLS).expect("a few");
-        for name in names.chunks(names.len().div_ceil(shares)).nth(share as usize).into_iter().flatten() {
-            self.numbers += 1;
-            let action = Action::PutOnce(self.numbers);
-            let request = request_of(name.clone(), action, None, Duration::from_secs(1), 0);
-            let message = Message::Ask { number: self.numbers, request: Box::new(request) };
-            let (from, to) = (client_id(0), node_id(cast.leader));
-            self.outside.send(&mut self.events, Packet { from, to, message });
         }
     }
 }
