@@ -229,7 +229,7 @@ pub enum Planted {
     AppliedPastMark,
     /// A start reads entries of groups' logs only from where it replays all else.
     ReplayFromFlush,
-    /// Of the entries of a group that are appended again only the oldest is.
+    /// Entries of a group are appended again from the last one down, each in place of those above it.
     ReappendTruncates,
     /// A rebuild of the ledger takes entries of groups' logs for versions, whether they took effect or not.
     OverwrittenProposalRebuilt,

@@ -57,6 +57,11 @@ fn conflict_kept() {
 }
 
 #[test]
+fn reappend_truncates() {
+    is_caught_by(Script::Outdated, 10, Planted::ReappendTruncates);
+}
+
+#[test]
 fn damaged_proposal_votes() {
     is_caught_by(Script::Damaged, 13, Planted::DamagedProposalVotes);
 }

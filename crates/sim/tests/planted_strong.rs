@@ -4,7 +4,7 @@
 //! `cargo test -p sim --release --features planted --test planted_strong -- --nocapture` prints by which checkers, and
 //! how soon.
 //!
-//! Scripts catch five more (`planted_scripts.rs`). Tests of the parts catch those that lives hide:
+//! Scripts catch six more (`planted_scripts.rs`). Tests of the parts catch those that lives hide:
 //!
 //! | bug | lives hide it, since | caught by |
 //! |---|---|---|
@@ -12,7 +12,6 @@
 //! | SnapshotPartKept | no tombstone is reaped in these lives | the stories of `strong` |
 //! | CommitNoteLost | answers of other requests carry the note | the stories of `strong` |
 //! | TransferNeverAborted | a process that stops ends soon | the groups with leases of `strong` |
-//! | ReappendTruncates | a voter seldom has two entries that are two segments old | the groups of `engine` |
 //! | RepairBesideGroup | of two committed versions the higher index wins | `kv`: no repair begins |
 #![cfg(feature = "planted")]
 

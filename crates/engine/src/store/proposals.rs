@@ -393,7 +393,7 @@ impl Store {
     fn append_again(&mut self, group: GroupNumber) -> Result<(), Error> {
         let stash = &self.groups.as_ref().expect("the caller has looked").stash;
         let known = stash.get(group).expect("it has an entry");
-        let (entries, commit) = (known.entries.clone(), known.commit);
+        let (mut entries, commit) = (known.entries.clone(), known.commit);
         let of =
             |entry: &Stashed| record::RECORD_OVERHEAD_BYTES_MAX + PROPOSED_HEAD_BYTES + entry.len as usize;
         let bytes = entries.values().map(|entry| of(entry) + entry.bytes()).sum();
@@ -402,16 +402,16 @@ impl Store {
         self.note_segment();
         // The caller gave them once.
         let (user_bytes, proposals) = (self.counters.user_bytes, self.counters.proposals);
-        let last = if base::planted!(ReappendTruncates) { 1 } else { entries.len() };
-        for (number, (&index, entry)) in (1..).zip(&entries).take(last) {
-            let more = if number < last { record::FLAG_MORE } else { 0 };
-            let replaces = if base::planted!(ReappendTruncates) { record::FLAG_REPLACES } else { 0 };
+        self.counters.proposals_again += entries.len() as u64;
+        let is_reversed = base::planted!(ReappendTruncates);
+        while let Some((index, entry)) = if is_reversed { entries.pop_last() } else { entries.pop_first() } {
+            let more = if entries.is_empty() { 0 } else { record::FLAG_MORE };
+            let replaces = if is_reversed { record::FLAG_REPLACES } else { 0 };
             let head = ProposedHead { group, place: LogPlace { index, term: entry.term }, commit };
             let again = self.append_found(&head, &entry.contents, more | replaces);
             self.groups.as_mut().expect("just looked").stash.push(group, index, false, again);
         }
         (self.counters.user_bytes, self.counters.proposals) = (user_bytes, proposals);
-        self.counters.proposals_again += entries.len() as u64;
         self.writer.want_sync();
         Ok(())
     }

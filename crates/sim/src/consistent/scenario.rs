@@ -63,6 +63,8 @@ pub(super) enum Kind {
     Overtaken,
     /// A voter restarts behind its vote, and is asked again in that term.
     AskedTwice,
+    /// A voter loses power with old entries that are not applied.
+    Outdated,
     /// As the voter that is behind, beside one with a few flipped bits.
     Damaged,
 }
@@ -102,7 +104,9 @@ impl Scenario {
 
     /// The group that clients turn to.
     pub(super) fn focus(&self) -> Option<usize> {
-        self.cast.map(|cast| cast.group)
+        // Where entries are to grow old, other groups write.
+        let is_left = self.kind == Kind::Outdated && self.stage > 2;
+        self.cast.map(|cast| cast.group).filter(|_| !is_left)
     }
 
     /// Begins to look whether the next stage can come.
@@ -252,6 +256,7 @@ impl World {
             Kind::Refill | Kind::Deleted => self.play_refill(scenario, cast),
             Kind::Overtaken => self.play_overtaken(scenario, cast),
             Kind::AskedTwice => self.play_asked_twice(scenario, cast),
+            Kind::Outdated => self.play_outdated(scenario.stage, cast),
             Kind::Damaged => self.play_damaged(scenario.stage, cast),
         }
     }

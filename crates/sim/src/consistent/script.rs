@@ -1,13 +1,13 @@
 //! Scripts: lives whose scenarios are chosen, and not drawn, for bugs that the scenarios of plans seldom show.
 //!
 //! A script changes a seed's plan. Its scenarios look at a group in short intervals, so that a fault comes at one
-//! moment of an election or of a copy. They are not in any plan: so lives without a script stay as they are.
+//! moment of an election or of a copy. No plan draws them, so the lives of seeds stay as they are.
 //!
 //! Left out: checks. All promises of the world hold in scripts, too.
 
-use super::World;
 use super::plan::{Loss, Plan};
 use super::scenario::{Cast, DOWN, DOWN_LONG, Kind, Scenario};
+use super::{World, node_id};
 use node::{GroupReport, GroupRole};
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ pub enum Script {
     Overtaken,
     /// 1: a voter restarts behind its vote, and another candidate of the same term asks it.
     AskedTwice,
+    /// 2: entries of a voter grow old that it does not hear to be committed, and it loses power.
+    Outdated,
     /// 1: bits flip in entries that only one voter has beside a leader that dies.
     Damaged,
     /// 3: keys are deleted between the parts of a catch-up.
@@ -45,6 +47,10 @@ const GLANCES_MAX: u32 = 20_000;
 const SILENCE: Duration = Duration::from_secs(1);
 /// The time of a leader's death where another one is to be elected meanwhile.
 const DOWN_ELECTED: Duration = Duration::from_secs(5);
+/// The time in which entries grow old: other groups write some segments.
+const OUTDATED_AFTER: Duration = Duration::from_secs(6);
+/// The time of a message of a leader whose entries are to be committed late: a part of what makes it silent.
+const DELAY: Duration = Duration::from_millis(100);
 /// The time in which a process starts, registers, and takes part in its groups.
 const BACK_AFTER: Duration = Duration::from_secs(3);
 
@@ -57,6 +63,7 @@ impl Script {
         plan.scenarios = match self {
             Script::Overtaken => vec![Kind::Overtaken; SCENARIOS],
             Script::AskedTwice => vec![Kind::AskedTwice; SCENARIOS],
+            Script::Outdated => vec![Kind::Outdated; SCENARIOS],
             Script::Damaged => vec![Kind::Damaged],
             Script::Deleted => vec![Kind::Deleted],
             Script::BackedUpBehind => Vec::new(),
@@ -69,7 +76,7 @@ impl Script {
                 plan.options.memtable_bytes_max = MEMTABLE_BYTES;
             }
             Script::BackedUpBehind => (plan.restore, plan.backs_up_behind) = (true, true),
-            Script::AskedTwice | Script::Deleted => {}
+            Script::AskedTwice | Script::Outdated | Script::Deleted => {}
         }
     }
 }
@@ -155,6 +162,34 @@ impl World {
                 self.set_links(&links, true);
                 self.crash(pair[usize::from(candidate == pair[0])], DOWN);
                 Some(DOWN_ELECTED + BACK_AFTER)
+            }
+            _ => None,
+        }
+    }
+
+    /// Messages of the leader take long, so that a voter has entries that it does not hear to be committed. Then it
+    /// hears nothing of that leader while other groups write.
+    pub(super) fn play_outdated(&mut self, stage: u32, cast: Cast) -> Option<Duration> {
+        match stage {
+            1 => {
+                for (from, to) in self.links_of(cast.leader, true) {
+                    self.inside.delay(node_id(from), node_id(to), DELAY);
+                }
+                Some(DELAY * 5)
+            }
+            2 => {
+                self.set_links(&[(cast.leader, cast.follower)], true);
+                self.inside.end_delays();
+                Some(DELAY * 2)
+            }
+            3 => {
+                let voter = self.glance(cast, cast.follower)?;
+                (voter.last >= voter.applied + 2).then_some(OUTDATED_AFTER)
+            }
+            4 => {
+                self.crash(cast.follower, DOWN);
+                self.mend();
+                Some(BACK_AFTER)
             }
             _ => None,
         }
