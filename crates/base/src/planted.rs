@@ -123,6 +123,8 @@ pub enum Planted {
     StaleSnapshotAccepted,
     /// A member goes on voting with a data folder that is older than its record in the cluster.
     RestoredVotes,
+    /// A voter whose metadata log was restored votes before it has compared with the other members.
+    RestoredLogVotes,
     /// Replicas join, repair and reap versions of consistent types by themselves.
     RepairBesideGroup,
     /// A put of a consistent object without a context replaces what is there.

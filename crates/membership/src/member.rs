@@ -86,6 +86,8 @@ pub enum Output {
     Starts(u32),
     /// Something for the log of this process: who was refused here, or refuses this node, and why.
     Note(String),
+    /// Something that an operator has to know of and to act on.
+    Alarm(String),
     /// The process must end.
     Stop(Stop),
 }
@@ -214,6 +216,10 @@ impl Membership {
                     }
                     Output::Note(format!("node {} refuses this one: {refusal}", by.from))
                 }
+                log::Output::Contradicted { by } => Output::Alarm(format!(
+                    "node {by} has other committed entries in its metadata log than this node: one of the two is \
+                     not of the cluster's history any more"
+                )),
                 log::Output::Junk(malformed) => {
                     Output::Note(format!("a message of the metadata log: {malformed}"))
                 }

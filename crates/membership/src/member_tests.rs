@@ -111,6 +111,7 @@ impl World {
                 Output::Starts(starts) => node.starts = starts,
                 Output::Stop(stop) => (node.stopped, node.part) = (Some(stop), None),
                 Output::Changed | Output::Up(_) | Output::Down(_) | Output::Note(_) => {}
+                Output::Alarm(text) => panic!("{text}"),
             }
         }
     }

@@ -46,7 +46,7 @@ impl Log {
 
     /// Whether the state names this process as the node's start of this count. Then the refusal of an older start
     /// answers a late message of an earlier process, since answers go to a node and not to a process.
-    fn is_last_start(&self, starts: u32) -> bool {
+    pub(super) fn is_last_start(&self, starts: u32) -> bool {
         let own = self.state.as_ref().and_then(|state| state.members().get(&self.identity.node));
         starts == self.identity.starts
             && own.is_some_and(|it| (it.starts, it.start) == (starts, self.identity.start))
@@ -64,6 +64,8 @@ impl Log {
             self.restored = Some(self.restored.unwrap_or(0).max(commit));
             self.restart_consensus(now);
             self.told.push(Output::Starts(starts));
+            // Who has no vote as of that entry has none to lose.
+            self.caught_up(commit, now);
         }
         self.told.push(Output::Told { by, refusal });
     }

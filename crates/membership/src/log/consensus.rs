@@ -31,7 +31,8 @@ impl Log {
 
     /// Whether this node may vote and lead.
     pub(super) fn takes_part(&self) -> bool {
-        self.restored.is_none() && self.voters().contains(&self.identity.node)
+        let may_vote = self.restored.is_none() && !self.is_held() && !self.is_contradicted();
+        may_vote && self.voters().contains(&self.identity.node)
     }
 
     /// Whether it is the only one that has a part in the consensus.
@@ -120,13 +121,22 @@ impl Log {
     /// Takes a voter's message.
     pub(super) fn on_consensus(&mut self, from: NodeId, mut message: eraftpb::Message, now: Monotonic) {
         let is_leaders = library::is_leaders(&message);
-        if self.restored.is_some() {
-            if is_leaders {
+        if is_leaders && self.is_held() {
+            self.on_leader_of_held(from, message.commit, now);
+        }
+        if self.restored.is_some() || self.is_held() {
+            if is_leaders && self.restored.is_some() {
                 self.sends.push((from, Message::Forgot));
             }
             return;
         }
-        if !self.is_sane(&message) || self.care.as_ref().is_some_and(|care| care.is_lost(from)) {
+        if is_leaders && self.contradicts_message(&message) {
+            self.contradict(from, true, now);
+        }
+        if self.is_contradicted()
+            || !self.is_sane(&message)
+            || self.care.as_ref().is_some_and(|care| care.is_lost(from))
+        {
             return;
         }
         let last = self.raw.raft.raft_log.last_index();

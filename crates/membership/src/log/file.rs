@@ -27,6 +27,7 @@ const HARD: u8 = 1;
 const ENTRY: u8 = 2;
 const COMMIT: u8 = 3;
 const BASE: u8 = 4;
+const RESTORED: u8 = 5;
 
 /// Why a file cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,10 +66,19 @@ pub enum Write {
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    Hard { epoch: Epoch, term: u64, voted: Option<NodeId> },
+    Hard {
+        epoch: Epoch,
+        term: u64,
+        voted: Option<NodeId>,
+    },
     Entry(Entry),
     Commit(u64),
-    Base { epoch: Epoch, snapshot: Snapshot },
+    Base {
+        epoch: Epoch,
+        snapshot: Snapshot,
+    },
+    /// The log was restored from a backup, and is held.
+    Restored,
 }
 
 /// Appends a file's first bytes.
@@ -107,6 +117,7 @@ impl Record {
                 epoch.put(out);
                 snapshot.put(out);
             }
+            Record::Restored => out.put_u8(RESTORED),
         }
         let body = start + FRAME_LEN;
         let len = u32::try_from(out.len() - body).expect("a state is bounded by MESSAGE_BYTES_MAX");
@@ -127,6 +138,7 @@ impl Record {
             ENTRY => Record::Entry(Entry::read(fields)?),
             COMMIT => Record::Commit(number(fields)?),
             BASE => Record::Base { epoch: Epoch::read(fields)?, snapshot: Snapshot::read(fields)? },
+            RESTORED => Record::Restored,
             _ => return Err(Malformed("an unknown record")),
         };
         fields.end()?;

@@ -15,7 +15,8 @@ const NODE: NodeId = NodeId(2);
 const GOLDEN: &str = "\
 414e4d4c02c10000000000000002007d68906b2400000096dfa9bd040100000009000000000000000500000000000000\
 02000000000000000200000200000018000000a8a2816301010000000900000000000000030000000000000001020015\
-00000059cf1e7502060000000000000003000000000000000207020009000000525c3ea5030600000000000000";
+00000059cf1e7502060000000000000003000000000000000207020009000000525c3ea5030600000000000000\
+01000000850d924805";
 
 fn golden() -> Bytes {
     let digits = GOLDEN.as_bytes().chunks(2);
@@ -32,6 +33,7 @@ fn records() -> Vec<Record> {
         Record::Hard { epoch, term: 3, voted: Some(NODE) },
         Record::Entry(Entry { index: 6, term: 3, payload: command }),
         Record::Commit(6),
+        Record::Restored,
     ]
 }
 
@@ -55,7 +57,7 @@ fn a_torn_end_is_cut_off_and_damage_is_not() {
         let (read, sound) = read(&whole.slice(..len), CLUSTER, NODE).unwrap();
         assert!(sound <= len && records().starts_with(&read));
     }
-    let last = whole.len() - (FRAME_LEN + 9);
+    let last = whole.len() - (FRAME_LEN + 1);
     for at in HEADER_LEN..last {
         let mut bad = BytesMut::from(&whole[..]);
         bad[at] ^= 1;

@@ -14,6 +14,8 @@
 //! 4. Another cluster, another format, a second epoch of one number, and a data folder that is older than the cluster
 //!    knows are refused, and both sides hear why ([`Refusal`]). A voter that lost entries that it had acknowledged
 //!    loses its vote.
+//! 5. A log that was restored from a backup takes no part before it has compared with all members (`hold.rs`).
+//!    Committed entries of others that contradict those here are not taken (`contradiction.rs`).
 //!
 //! Invariants: an output is acted on only when the writes before it are durable; a term has one leader; a committed
 //! entry is never changed within an epoch; `commit` only grows within an epoch; the state is that of the committed
@@ -24,8 +26,10 @@
 
 mod admission;
 mod consensus;
+mod contradiction;
 mod entry;
 mod file;
+mod hold;
 mod library;
 mod message;
 mod persist;
@@ -54,8 +58,10 @@ use protocol::peer::Malformed;
 use raft::{RawNode, StateRole};
 use ring::NodeId;
 
+use self::contradiction::Contradictions;
 pub use self::entry::{Conf, Entry, Epoch, Payload, Snapshot, VoterChange};
 pub use self::file::{FILE_VERSION, FileError, Write};
+use self::hold::Hold;
 use self::message::Message;
 pub use self::message::{Envelope, Failed, MESSAGE_BYTES_MAX, Outcome, VERSION};
 pub use self::proposal::PROPOSAL_MAX;
@@ -152,6 +158,11 @@ pub enum Output {
         /// Why.
         refusal: Refusal,
     },
+    /// A node has other committed entries than this one; told once of each node.
+    Contradicted {
+        /// Which.
+        by: NodeId,
+    },
     /// What came makes no sense.
     Junk(Malformed),
 }
@@ -193,6 +204,9 @@ pub struct Log {
     /// Set when the folder was found to be an older copy: it takes no part until it has seen itself without a vote, at
     /// this committed entry or later.
     restored: Option<u64>,
+    /// Set while a log that was restored from a backup has not been compared with those of all members.
+    hold: Option<Hold>,
+    contradictions: Contradictions,
     leader_heard: Monotonic,
     /// When the library's time passes next.
     tick_at: Monotonic,
@@ -261,6 +275,8 @@ impl Log {
             commit,
             state: None,
             restored: None,
+            hold: None,
+            contradictions: Contradictions::default(),
             leader_heard: now,
             tick_at: now,
             poll_at: now,
@@ -337,7 +353,7 @@ impl Log {
         let proposals = self.waiters.next_timer();
         let tick = self.next_tick();
         let care = self.care.as_ref().map(VoterManager::next_timer);
-        let news = self.tells_at().into_iter().chain(self.registers_at());
+        let news = self.tells_at().into_iter().chain(self.registers_at()).chain(self.hold_timer());
         proposals.into_iter().chain(tick).chain(care).chain(news).fold(self.poll_at, Monotonic::min)
     }
 
@@ -391,6 +407,7 @@ impl Log {
             self.care.as_ref().map_or(self.poll_at, |care| care.next_timer().min(self.poll_at)) > now,
             "due polls and looks at the voters are made"
         );
+        debug_assert!(self.hold_timer().is_none_or(|at| at > now), "a held log looks at the answers in time");
         self.waiters.invariants();
         self.store().invariants();
         self.consensus_invariants();
@@ -405,6 +422,9 @@ impl Log {
         }
         if now >= self.poll_at {
             self.poll(now);
+        }
+        if self.hold_timer().is_some_and(|at| now >= at) {
+            self.look_at_hold(now);
         }
         if self.registers_at().is_some_and(|at| now >= at) {
             self.register(now);
@@ -453,7 +473,7 @@ impl Log {
                     care.look_now(now);
                 }
             }
-            Message::Snapshot(snapshot) => self.on_snapshot(snapshot, now),
+            Message::Snapshot(snapshot) => self.on_snapshot(from, snapshot, now),
             Message::Have { commit } => self.on_have(from, commit, now),
             Message::Pull { commit } => self.on_pull(from, commit),
             Message::News { commit, entries } => self.on_news(from, commit, entries, now),

@@ -7,6 +7,7 @@ use ring::NodeId;
 
 use super::entry::{Epoch, Snapshot};
 use super::file::{self, FileError, Record};
+use super::hold::Hold;
 use super::message::ENTRIES_MAX;
 use super::store::Store;
 use super::{Identity, Log};
@@ -44,7 +45,7 @@ impl Log {
         now: Monotonic,
     ) -> Result<(Log, usize), FileError> {
         let (records, sound) = file::read(bytes, identity.cluster, identity.node)?;
-        let (mut epoch, mut store) = (Epoch::NONE, Store::default());
+        let (mut epoch, mut store, mut is_restored) = (Epoch::NONE, Store::default(), false);
         for record in records {
             match record {
                 Record::Hard { epoch: of, term, voted } => {
@@ -65,6 +66,7 @@ impl Log {
                     store.entries.push_back(entry);
                 }
                 Record::Commit(index) => store.commit = store.commit.max(index),
+                Record::Restored => is_restored = true,
             }
         }
         if store.commit > store.last().0 || store.commit < store.base.index {
@@ -78,6 +80,7 @@ impl Log {
         }
         let mut log = Log::of(identity, store, rng, now);
         log.epoch = epoch;
+        log.hold = is_restored.then(|| Hold::new(now));
         if !log.store().base.state.is_empty() {
             log.state = Some(State::decode(log.store().base.state.clone())?);
         }
@@ -128,6 +131,9 @@ impl Log {
         Record::Hard { epoch: self.epoch, term: *term, voted: *voted }.put(&mut out);
         entries.iter().for_each(|entry| Record::Entry(entry.clone()).put(&mut out));
         Record::Commit(*commit).put(&mut out);
+        if self.hold.is_some() {
+            Record::Restored.put(&mut out);
+        }
         out.freeze()
     }
 }

@@ -6,6 +6,7 @@
 use base::Monotonic;
 use ring::NodeId;
 
+use super::contradiction::Contradictions;
 use super::entry::{Entry, Snapshot};
 use super::file::Record;
 use super::message::{ENTRIES_MAX, Envelope, Failed, Message};
@@ -62,6 +63,7 @@ impl Log {
     }
 
     pub(super) fn on_have(&mut self, from: NodeId, commit: u64, now: Monotonic) {
+        self.hear_commit(from, commit);
         let ours = self.commit;
         // Who hears a leader has it from there at once.
         if commit > ours && !self.hears_leader(now) {
@@ -72,13 +74,15 @@ impl Log {
     }
 
     pub(super) fn on_pull(&mut self, from: NodeId, theirs: u64) {
-        if theirs >= self.commit {
+        self.hear_commit(from, theirs);
+        if theirs >= self.commit || self.is_contradicted() {
             return;
         }
         let store = self.store();
         let message = if store.entry(theirs + 1).is_some() {
+            // With the last one that the other has, which it compares.
             let news =
-                store.entries.iter().filter(|entry| entry.index > theirs && entry.index <= self.commit);
+                store.entries.iter().filter(|entry| entry.index >= theirs && entry.index <= self.commit);
             Message::News { commit: self.commit, entries: news.take(ENTRIES_MAX).cloned().collect() }
         } else {
             Message::Snapshot(self.snapshot())
@@ -87,25 +91,26 @@ impl Log {
     }
 
     pub(super) fn on_news(&mut self, from: NodeId, commit: u64, entries: Vec<Entry>, now: Monotonic) {
+        self.hear_commit(from, commit);
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
         let (first, last) = (first.index, last.index);
         // A leader knows better, or is about to learn of its successor.
         if self.leads() || first > self.commit + 1 || last <= self.commit || last > commit {
             return;
         }
-        if !self.take(entries) {
-            return;
+        if entries.iter().any(|entry| self.contradicts_entry(entry)) {
+            return self.contradict(from, false, now);
         }
+        self.take(entries);
         self.restart_consensus(now);
-        self.caught_up(commit);
+        self.caught_up(commit, now);
         if last < commit {
             self.sends.push((from, Message::Pull { commit: last }));
         }
     }
 
-    /// Takes committed entries over; false if they contradict what is committed here. What they contradict and is not
-    /// committed never will be.
-    fn take(&mut self, entries: Vec<Entry>) -> bool {
+    /// Takes committed entries over. What they contradict and is not committed never will be.
+    fn take(&mut self, entries: Vec<Entry>) {
         let committed = self.commit;
         let store = self.raw.mut_store();
         if let Some(last) = entries.last()
@@ -116,40 +121,37 @@ impl Log {
             self.put_hard();
         }
         let store = self.raw.mut_store();
-        for entry in entries {
+        for entry in entries.into_iter().filter(|entry| entry.index > committed) {
             let known = store.term_at(entry.index);
-            if entry.index <= committed && known.is_some_and(|term| term != entry.term) {
-                return false;
-            }
-            if entry.index <= committed {
-                continue;
-            }
             store.commit = entry.index;
             if known != Some(entry.term) {
                 Record::Entry(entry.clone()).put(&mut self.records);
                 store.push(entry);
             }
         }
-        true
     }
 
     /// A folder that was found to be older takes part again once it knows that it was counted out.
-    fn caught_up(&mut self, commit: u64) {
+    pub(super) fn caught_up(&mut self, commit: u64, now: Monotonic) {
         let here = self.identity.node;
         if self.restored.is_some_and(|since| self.commit >= since.max(commit))
             && !self.voters().contains(&here)
         {
             self.restored = None;
+            self.end_hold(now);
         }
     }
 
-    pub(super) fn on_snapshot(&mut self, snapshot: Snapshot, now: Monotonic) {
+    pub(super) fn on_snapshot(&mut self, from: NodeId, snapshot: Snapshot, now: Monotonic) {
         let index = snapshot.index;
+        if self.contradicts_snapshot(&snapshot) {
+            return self.contradict(from, false, now);
+        }
         let is_newer = index > self.commit || base::planted!(StaleSnapshotAccepted);
         if self.leads() || is_newer && !self.install(snapshot, now) {
             return;
         }
-        self.caught_up(index);
+        self.caught_up(index, now);
     }
 
     /// Replaces what is committed here by a snapshot of more; false if it is none of this cluster's.
@@ -208,12 +210,16 @@ impl Log {
         }
         // What was committed in the earlier epoch and is not in this one is lost, as its operator accepted.
         self.epoch = from.epoch;
+        self.contradictions = Contradictions::default();
+        if let Some(hold) = &mut self.hold {
+            hold.begin_epoch();
+        }
         let store = self.raw.mut_store();
         store.entries.clear();
         store.voted = None;
         store.install(snapshot);
         self.installed(state, now);
         self.restart_consensus(now);
-        self.caught_up(self.commit);
+        self.caught_up(self.commit, now);
     }
 }

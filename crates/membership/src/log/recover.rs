@@ -3,12 +3,14 @@
 //! One survivor begins the next epoch: all that it has is committed, it alone votes, and the ring's version leaps ahead of any
 //! that the lost voters could have made. Everybody of an earlier epoch who meets it takes its state over. What the lost majority
 //! had committed and this survivor never heard of is lost; so the operator compares [`Log::last`] of the survivors first.
+//! The same ends the hold of a log that was restored, if a member never comes.
 
 use std::collections::BTreeSet;
 
 use base::Monotonic;
 
 use super::Log;
+use super::contradiction::Contradictions;
 use super::entry::{Conf, Epoch, Snapshot};
 
 impl Log {
@@ -34,7 +36,8 @@ impl Log {
         let snapshot = Snapshot { index: last + 1, term: store.term + 1, conf, state: state.encode() };
         store.entries.clear();
         store.install(snapshot);
-        self.restored = None;
+        (self.restored, self.hold) = (None, None);
+        self.contradictions = Contradictions::default();
         self.installed(state, now);
         self.restart_consensus(now);
     }

@@ -8,6 +8,7 @@ use crate::state::{Change, Rejected};
 use base::rng::SplitMix64;
 use ring::{MemberState, RingSize};
 
+mod restored;
 mod scenarios;
 mod without_users;
 
@@ -26,6 +27,8 @@ struct Node {
     seen: Option<State>,
     told: Vec<Refusal>,
     refused: Vec<Refusal>,
+    /// The nodes with other committed entries, as it has told.
+    contradicted_by: Vec<NodeId>,
 }
 
 struct World {
@@ -116,6 +119,7 @@ impl World {
             ring: 0,
             told,
             refused,
+            contradicted_by: Vec::new(),
         });
         self.nodes.len() - 1
     }
@@ -205,6 +209,7 @@ impl World {
                 Output::Starts(starts) => node.starts = starts,
                 Output::Refused { refusal, .. } => node.refused.push(refusal),
                 Output::Told { refusal, .. } => node.told.push(refusal),
+                Output::Contradicted { by } => node.contradicted_by.push(by),
                 Output::Changed => {}
                 Output::Junk(junk) => panic!("{junk}"),
             }

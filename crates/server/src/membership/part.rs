@@ -337,6 +337,7 @@ impl Part {
                     mailboxes.put_all(|| Mail::Doubt(node));
                 }
                 Output::Note(text) => tracing::info!("membership: {text}"),
+                Output::Alarm(text) => tracing::error!("membership: {text}"),
                 Output::Stop(Stop::Removed) => return Err(self.no_member()),
                 Output::Stop(stop) => return Err(stop.into()),
             }

@@ -387,7 +387,7 @@ impl World {
                 self.hosts.get_mut(&node).expect("it has just stepped").starts = starts;
             }
             Output::Answer { token, outcome } if token != REPORT => self.operator.on_answer(token, outcome),
-            Output::Note(text) => self.trace.line(format_args!("{node}: {text}")),
+            Output::Note(text) | Output::Alarm(text) => self.trace.line(format_args!("{node}: {text}")),
             Output::Stop(Stop::Removed) => {
                 self.leave(node)?;
                 return Ok(false);

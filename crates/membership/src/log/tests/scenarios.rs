@@ -252,6 +252,7 @@ fn planted_bugs_are_caught() {
     assert!(is_caught(Planted::CommittedEntryLost, a_leader_is_cut_off));
     assert!(is_caught(Planted::StaleSnapshotAccepted, what_comes_late));
     assert!(is_caught(Planted::RestoredVotes, |_| restored_twice_started()));
+    assert!(is_caught(Planted::RestoredLogVotes, restored::different_moments));
 }
 
 #[test]
@@ -661,7 +662,7 @@ fn no_message_of_a_voter_makes_a_panic() {
 }
 
 /// A cluster of `nodes` that all begin at once, each for itself.
-fn founded_by_all(seed: u64, nodes: u16) -> World {
+pub(super) fn founded_by_all(seed: u64, nodes: u16) -> World {
     let mut world = World::empty(seed);
     let names: Vec<(String, String)> = (0..nodes).map(|at| (name(NodeId(at)), format!("h:{at}"))).collect();
     let founders = || names.iter().map(|(name, address)| (&**name, &**address, ""));
