@@ -22,7 +22,7 @@ pub use stopped::create_stopped;
 
 use crate::mailbox::{Mail, Mailboxes};
 use crate::membership::{Answered, backed_up_files};
-pub use crate::membership::{FilesError, has_groups, without_users};
+pub use crate::membership::{FilesError, has_groups, mark_restored, without_users};
 use ::backup::{Control, Create, Created, Error, How, Part, Progress, Watch, check_name, create};
 use base::Clock;
 use base::spawn::Outcome;

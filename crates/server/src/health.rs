@@ -49,7 +49,7 @@ mod tests {
 
     fn well() -> NodeState {
         let members = Reached { all: 3, reached: 3 };
-        let reach = Reach { members, voters: members, lost: Vec::new(), has_heard: true };
+        let reach = Reach { members, voters: members, lost: Vec::new(), has_heard: true, ..Reach::default() };
         NodeState { reach: Some(reach), ..NodeState::default() }
     }
 

@@ -87,6 +87,7 @@ pub(crate) fn verdict(state: &NodeState) -> Vec<Finding> {
             bad(sentence, "stores_refusing_writes is not 0".to_owned(), "annulet admin stat 'disk_*_bytes'");
         }
     }
+    findings.extend(state.reach.iter().filter_map(odd_log));
     findings.extend(late_groups(state.groups));
     findings.extend(few_members(state));
     findings.extend(old_certificate(state));
@@ -125,6 +126,23 @@ fn late_groups(groups: GroupProgress) -> Option<Finding> {
     Some(Finding { level, sentence, evidence: String::new(), next })
 }
 
+/// The finding on a metadata log that takes no part.
+fn odd_log(reach: &Reach) -> Option<Finding> {
+    let finding = |level, sentence: &str, evidence, next| {
+        Some(Finding { level, sentence: sentence.to_owned(), evidence, next })
+    };
+    if reach.is_contradicted {
+        let sentence = "the metadata log of this node contradicts that of its cluster";
+        return finding(Level::Bad, sentence, String::new(), "annulet admin cluster force-replace");
+    }
+    if !reach.awaited.is_empty() {
+        let sentence = "this node was restored: its metadata log waits for other members";
+        let evidence = format!("waits for: {}", reach.awaited.join(", "));
+        return finding(Level::Degraded, sentence, evidence, "annulet admin cluster recover");
+    }
+    None
+}
+
 fn few_members(state: &NodeState) -> Option<Finding> {
     let reach = state.reach.as_ref().filter(|reach| reach.has_heard && reach.missing().is_empty())?;
     (!reach.lost.is_empty()).then(|| Finding {
@@ -158,7 +176,7 @@ mod tests {
     fn reach(reached: usize) -> Reach {
         let members = Reached { all: 3, reached };
         let lost = (reached..3).map(|node| format!("n{node}@h")).collect();
-        Reach { members, voters: Reached { all: 1, reached: 1 }, lost, has_heard: true }
+        Reach { members, voters: Reached { all: 1, reached: 1 }, lost, has_heard: true, ..Reach::default() }
     }
 
     fn well() -> NodeState {
@@ -201,6 +219,16 @@ mod tests {
                 NodeState { reach: Some(reach(2)), ..well() },
                 Level::Degraded,
                 "this node reaches 2 of 3 members",
+            ),
+            (
+                NodeState { reach: Some(Reach { is_contradicted: true, ..reach(3) }), ..well() },
+                Level::Bad,
+                "the metadata log of this node contradicts that of its cluster",
+            ),
+            (
+                NodeState { reach: Some(Reach { awaited: vec!["n2@h".to_owned()], ..reach(3) }), ..well() },
+                Level::Degraded,
+                "this node was restored: its metadata log waits",
             ),
             (
                 NodeState { refused_writes, ..well() },

@@ -217,13 +217,21 @@ fn recover(args: &RecoverArgs) -> Result<(), Failure> {
     let seen = args.shown.ask("/admin/cluster/recover")?;
     args.shown.tell(&seen, || {
         let voters = table(&["voter", "reached"], &rows(&seen["voters"], &["name", "reachable"]));
-        if seen["lost"] != true {
+        let awaited = names(&seen["awaited"]);
+        if seen["lost"] != true && awaited.is_empty() {
             return format!("{voters}\n\na majority of the voters is reached: nothing is lost");
         }
+        let waits = match awaited.is_empty() {
+            true => String::new(),
+            false => format!(
+                "{} was restored from a backup, and waits for {awaited}. Start them, if they are not lost.\n\n",
+                cell(&seen["here"])
+            ),
+        };
         format!(
-            "{voters}\n\n{} knows the changes up to term {}, entry {}. Later changes of the other voters are lost.\n\
-             Recover from the survivor with the highest term, then entry, and from no other. The lost voters must not\n\
-             come back.\n\n    \
+            "{voters}\n\n{waits}{} knows the changes up to term {}, entry {}. Later changes of the other members are \
+             lost.\nRecover from the survivor with the highest term, then entry, and from no other. The lost members \
+             must not\ncome back.\n\n    \
              annulet admin cluster recover {}",
             cell(&seen["here"]),
             cell(&seen["last"]["term"]),

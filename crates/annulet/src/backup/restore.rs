@@ -9,7 +9,7 @@ use bytes::Bytes;
 use clap::ValueHint;
 use node::layout::shard_dir;
 use os::{OsDisk, OsRng};
-use server::backup::{has_groups, without_users};
+use server::backup::{has_groups, mark_restored, without_users};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -34,6 +34,9 @@ pub struct Args {
 const HELD: &str = "objects of consistent bucket types are held back: when all nodes run, \
                     `annulet admin strong recover --all` brings them back";
 
+/// The hint for a member of a cluster. Its metadata log is held until the other members were heard.
+const COMPARED: &str = "members, bucket types and users can be changed when all members of the cluster run";
+
 /// Makes a data folder of it, or leaves nothing.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let was_there = is_empty(&args.data)?;
@@ -45,7 +48,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         &args.folder,
         (&args.data, &|shard| shard_dir(&args.data, shard)),
         rng,
-        if args.without_users { &without_users } else { &|_: &str, data: Bytes| Ok(data) },
+        &|name: &str, data: Bytes| {
+            let data = if args.without_users { without_users(name, data)? } else { data };
+            mark_restored(name, data)
+        },
         &mut |progress| bar.show(progress),
     );
     bar.end();
@@ -63,7 +69,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         None => writeln!(out, "the data of {}, a node alone", index.node)?,
         Some(cluster) => writeln!(
             out,
-            "the data of {}, a member of the cluster {cluster}: start it with its name and its certificate, as before",
+            "the data of {}, a member of the cluster {cluster}: start it with its name and its certificate, as before\n\
+             {COMPARED}",
             index.node
         )?,
     }

@@ -1,5 +1,5 @@
 //! Real processes: backups of nodes that serve, and nodes that start with what was restored.
-use crate::common::nodes::{agreed, free_ports, make_certificates, name, until};
+use crate::common::nodes::{Cluster, agreed, free_ports, make_certificates, name, until};
 use crate::common::{Server, annulet, run};
 use bytes::Bytes;
 use client::{Client, Content, ReadOptions, WriteOptions};
@@ -145,6 +145,59 @@ fn a_cluster_is_restored_and_grows() {
     for key in 0..200 {
         assert_eq!(get(&mut client, key), Some("kept".repeat(40).into()), "{key}");
     }
+}
+
+/// The metadata log has the limit, which no other repair would bring.
+#[test]
+fn a_cluster_is_restored_in_any_order_of_starts() {
+    let cluster = Cluster::new(3);
+    let dir = cluster.dir.path();
+    let start = |node: usize| cluster.start(node, &["--backup-dir", &format!("backups-{node}")]);
+    let admin = |server: &Server, words: &[&str]| {
+        let output = run(dir, &[&["admin"], words, &["--node", &server.http]].concat());
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let limit = |server: &Server| agreed(server)["transfer_limit"]["count"].clone();
+    let servers: Vec<Server> = (1..=3).map(start).collect();
+    until("a leader", || admin(&servers[0], &["transfer-limit", "5"]).0);
+    until("all know the limit", || servers.iter().all(|server| limit(server) == 5));
+    for (at, server) in servers.iter().enumerate() {
+        if at == 2 {
+            until("a change that only the last backup has", || admin(server, &["transfer-limit", "7"]).0);
+            until("it is known", || limit(server) == 7);
+        }
+        created(dir, &["--node", &server.http, "--name", "b", "--copy"]);
+    }
+    servers.into_iter().for_each(Server::kill);
+    for node in 1..=3 {
+        let data = format!("n{node}");
+        std::fs::remove_dir_all(dir.join(&data)).unwrap();
+        let (code, text) = backup(dir, &["restore", &format!("backups-{node}/b"), "--data", &data]);
+        assert!(code == Some(0) && text.contains("when all members of the cluster run"), "{text}");
+    }
+
+    // The older ones first: two of three are a majority, and wait nevertheless.
+    let mut servers: Vec<Server> = (1..=2).map(start).collect();
+    for server in &servers {
+        until("it waits for the third", || {
+            let shown = admin(server, &["cluster", "recover", "--json"]).1;
+            let shown: Value = serde_json::from_str(&shown).unwrap();
+            shown["awaited"] == serde_json::json!([name(3)])
+        });
+        let findings = server.http_get("/health/ready");
+        assert!(findings.contains("its metadata log waits for other members"), "{findings}");
+    }
+    let (done, text) = admin(&servers[0], &["transfer-limit", "9"]);
+    assert!(!done && text.contains("no leader"), "{text}");
+
+    servers.push(start(3));
+    for server in &servers {
+        until("all have the change", || limit(server) == 7);
+        until("a leader is known", || agreed(server)["leader"].is_string());
+        until("nobody waits", || !server.http_get("/health/ready").contains("waits for other members"));
+    }
+    until("a change", || admin(&servers[1], &["transfer-limit", "11"]).0);
+    until("all know it", || servers.iter().all(|server| limit(server) == 11));
 }
 
 /// The bytes of all files below a folder.

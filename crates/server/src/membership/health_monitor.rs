@@ -2,12 +2,13 @@
 //!
 //! 1. It counts whom this node reaches every [`COUNT_EVERY`], and at once when something is known to have changed.
 //! 2. A majority that is lost or regained is logged (`reach.rs`), and so are writes that are refused or taken again
-//!    (`refusals.rs`).
+//!    (`refusals.rs`), and the wait of a restored metadata log (`held_log.rs`).
 //! 3. Changes that do not go on are logged (`watch.rs`).
 //!
 //! Left out: the verdict on the node's health, which the crate's `health.rs` makes of these facts.
 
 use super::board::Board;
+use super::held_log::HoldLog;
 use super::reach::{MajorityLog, Reach, Said};
 use super::refusals::{RefusalLog, WritesSaid};
 use super::watch::Watch;
@@ -24,6 +25,7 @@ pub(super) struct HealthMonitor {
     /// When it is counted again who is reached.
     count_at: Monotonic,
     majority: MajorityLog,
+    held: HoldLog,
     refusals: RefusalLog,
     watch: Watch,
 }
@@ -34,6 +36,7 @@ impl HealthMonitor {
         HealthMonitor {
             count_at: now,
             majority: MajorityLog::new(now),
+            held: HoldLog::default(),
             refusals: RefusalLog::default(),
             watch: Watch::default(),
         }
@@ -63,6 +66,9 @@ impl HealthMonitor {
             Some(Said::Lost(text)) => tracing::warn!("{text}"),
             Some(Said::Regained) => tracing::info!("a majority of the members and voters is reached again"),
             None => {}
+        }
+        if let Some(text) = self.held.look(&reach.awaited, now) {
+            tracing::warn!("{text}");
         }
         match self.refusals.look(&board.refused_writes(), now) {
             Some(WritesSaid::Refused(why)) => tracing::warn!("the store takes no writes: {why}"),

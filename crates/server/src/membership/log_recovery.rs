@@ -1,11 +1,14 @@
 //! The recovery of the metadata log whose majority of voters is lost.
 //!
 //! 1. A request without a body shows what would be lost, and the word for that.
-//! 2. A request with the word goes on without the voters that are not reached.
+//! 2. A request with the word goes on without the voters that are not reached. So does a voter whose restored log waits
+//!    for members that never come.
 //!
-//! Invariant: the log is recovered only while a majority is not reached, and only with the word for the present loss.
+//! Invariant: the log is recovered only while a majority is not reached, or while it is held, and only with the word for
+//! the present loss.
 
 use super::cluster_page::name;
+use super::held_log;
 use super::operator::Answered;
 use ::membership::{Input, Membership};
 use bytes::Bytes;
@@ -30,6 +33,7 @@ pub(super) fn recover(membership: &Membership, body: &Bytes) -> (Answered, Optio
     let is_reached = |node: NodeId| node == here || membership.detector().up().contains(&node);
     let reached = log.voters().iter().filter(|&&voter| is_reached(voter)).count();
     let is_lost = 2 * reached <= log.voters().len();
+    let awaited = held_log::awaited(membership);
     let (term, index) = log.last();
     if body.is_empty() {
         let voters = log.voters().iter();
@@ -39,6 +43,7 @@ pub(super) fn recover(membership: &Membership, body: &Bytes) -> (Answered, Optio
                 "here": name(state, here),
                 "lost": is_lost,
                 "voters": voters.collect::<Vec<_>>(),
+                "awaited": awaited,
                 "last": { "term": term, "index": index },
                 "epoch": log.epoch().number,
                 "word": log.safety_word(),
@@ -50,7 +55,7 @@ pub(super) fn recover(membership: &Membership, body: &Bytes) -> (Answered, Optio
         Ok(Word { word }) => word,
         Err(error) => return (Answered::wrong(400, format!("the body: {error}")), None),
     };
-    if !is_lost {
+    if !is_lost && awaited.is_empty() {
         return (Answered::wrong(409, "a majority of the voters is reached: nothing is lost"), None);
     }
     if word != log.safety_word() {

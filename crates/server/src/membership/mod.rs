@@ -14,7 +14,7 @@
 //!   follow. `end.rs`: why it ends.
 //! * `entry.rs`: the way of a node to its standing. `standing.rs`: the standing. `alone.rs`: the log of a node without
 //!   one. `contacts.rs`: a newcomer's search for the state. `copy.rs`: a process that is told to be a copy.
-//! * `storage.rs`: the durable log. `files.rs`: what is on the disk; `without_users.rs`: these in a restore without
+//! * `storage.rs`: the durable log; `held_log.rs`: that of a restored node. `files.rs`: what is on the disk; `without_users.rs`: these in a restore without
 //!   users. `stopped.rs`: the membership of a node that does not run.
 //! * `requests.rs`: requests that wait for the log. `operator.rs`: operators' pages and changes; `cluster_page.rs`,
 //!   `plan_page.rs`: the pages; `log_recovery.rs`: a lost majority of voters. `admission.rs`: newcomers at the door.
@@ -46,6 +46,7 @@ mod files;
 mod founding;
 mod handle;
 mod health_monitor;
+mod held_log;
 mod limits;
 mod log_recovery;
 mod loss;
@@ -75,6 +76,7 @@ pub use end::End;
 pub use entry::Entering;
 pub use files::{FilesError, backed_up_files, has_groups};
 pub use handle::{Handle, Inbox, queue};
+pub use held_log::mark_restored;
 pub use operator::Answered;
 pub use part::Part;
 pub(crate) use policy::PolicyCommand;

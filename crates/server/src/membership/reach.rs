@@ -10,6 +10,7 @@
 //! node that has just started is given [`START_MAX`] to hear of the others first.
 
 use super::board::Board;
+use super::held_log;
 use ::membership::Membership;
 use ::membership::state::{MemberDecision, Record, State};
 use base::Monotonic;
@@ -54,6 +55,10 @@ pub struct Reach {
     pub lost: Vec<String>,
     /// Whether the node has heard what its cluster agrees on: a newcomer has to ask for it first.
     pub has_heard: bool,
+    /// The names of members that its restored metadata log waits for.
+    pub awaited: Vec<String>,
+    /// Whether a leader or most voters have committed other entries of the metadata log.
+    pub is_contradicted: bool,
 }
 
 impl Reach {
@@ -65,7 +70,9 @@ impl Reach {
         let is_reached =
             |node: NodeId| up.contains(&node) && of_shards.as_ref().is_none_or(|it| it.contains(&node));
         let voters = log.voters().iter().copied().collect();
-        Reach::of(state, &voters, log.identity().node, is_reached, membership.state().is_some())
+        let (awaited, is_contradicted) = (held_log::awaited(membership), log.is_contradicted());
+        let reach = Reach::of(state, &voters, log.identity().node, is_reached, membership.state().is_some());
+        Reach { awaited, is_contradicted, ..reach }
     }
 
     fn of(
@@ -84,6 +91,7 @@ impl Reach {
             voters: Reached::of(voters, is_reached),
             lost: members.iter().filter(|&&node| !is_reached(node)).map(name).collect(),
             has_heard,
+            ..Reach::default()
         }
     }
 
