@@ -79,7 +79,7 @@ fn cas_beside_proposal() {
 
 #[test]
 fn read_index_reused() {
-    is_caught(Planted::ReadIndexReused, 21);
+    is_caught(Planted::ReadIndexReused, 233);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn lost_disk_votes() {
 
 #[test]
 fn damaged_state_votes() {
-    is_caught(Planted::DamagedStateVotes, 52);
+    is_caught(Planted::DamagedStateVotes, 324);
 }
 
 #[test]
