@@ -222,6 +222,10 @@ impl World {
         self.trace.line(format_args!("n{at} is start {starts}, with births {births:?}"));
         self.give_births(at, births)?;
         self.publish();
+        if self.phase == Phase::Stopping {
+            // A stop on a full disk fails; the operator tries again.
+            self.stop(at);
+        }
         Ok(())
     }
 
