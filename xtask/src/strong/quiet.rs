@@ -2,8 +2,9 @@
 //!
 //! * Idle: five nodes, 16,384 partitions. Each of many keys of the consistent type is written once, so most groups were
 //!   in use. Then the CPU of each node is measured at rest.
-//! * Start: a node alone with 65,536 groups that were in use, killed and started; beside it the same keys in the
-//!   default type. The time is from the spawn to the first answer.
+//! * Start: a node alone with 65,536 groups that were in use, stopped and started; beside it the same keys in the
+//!   default type. The time is from the spawn to the first answer. A start after a kill replays the journal, too: as much
+//!   of it as the last writes left, so that row has no bar.
 
 use super::{Context, TYPE};
 use crate::load::{Load, Op};
@@ -21,6 +22,9 @@ const PARTITIONS: u32 = 16_384;
 /// The most groups of an `n_val`.
 const GROUPS_MAX: u32 = 65_536;
 
+/// The time for which a node runs after its start.
+const AFTER_START: Duration = Duration::from_millis(500);
+
 /// Keys for each group: a key for nine of ten groups.
 const KEYS_PER_GROUP: f64 = 2.3;
 
@@ -29,21 +33,41 @@ pub fn specs() -> Vec<Spec> {
     vec![
         Spec::new("idle/CPU of a node, 16,384 partitions", "% of a core", Some(Bar::AtMost(0.2))),
         Spec::new("start/65,536 groups, longer than without", "ms", Some(Bar::AtMost(100.0))),
+        Spec::new("start/65,536 groups after a kill, longer than without", "ms", None),
     ]
 }
 
 /// Fills them.
 pub fn run(context: &Context, report: &mut Report) -> Result<()> {
-    let [idle, start] = &specs()[..] else { return Err("two rows".into()) };
+    let [idle, start, killed] = &specs()[..] else { return Err("three rows".into()) };
     let shares = idle_shares(context)?;
     let row = idle.clone().measured(&shares);
     report.push(row.also("busiest", shares.into_iter().reduce(f64::max)))?;
 
     let with = start_times(context, true)?;
     let without = start_times(context, false)?;
-    let (with, without) = (median(&with).unwrap_or_default(), median(&without).unwrap_or_default());
-    let row = start.clone().valued(with - without, "difference of two medians");
-    report.push(row.also("with_ms", Some(with)).also("without_ms", Some(without)))
+    for (row, of) in [(start, Starts::stopped as fn(&Starts) -> f64), (killed, Starts::killed)] {
+        let (with, without) = (of(&with), of(&without));
+        let row = row.clone().valued(with - without, "difference of two medians");
+        report.push(row.also("with_ms", Some(with)).also("without_ms", Some(without)))?;
+    }
+    Ok(())
+}
+
+/// The times of some starts, in milliseconds.
+struct Starts {
+    after_stops: Vec<f64>,
+    after_kills: Vec<f64>,
+}
+
+impl Starts {
+    fn stopped(&self) -> f64 {
+        median(&self.after_stops).unwrap_or_default()
+    }
+
+    fn killed(&self) -> f64 {
+        median(&self.after_kills).unwrap_or_default()
+    }
 }
 
 /// The load that touches most of so many groups.
@@ -75,8 +99,8 @@ fn idle_shares(context: &Context) -> Result<Vec<f64>> {
     Ok(shares)
 }
 
-/// The times of some starts of a node alone, in milliseconds.
-fn start_times(context: &Context, is_consistent: bool) -> Result<Vec<f64>> {
+/// The times of some starts of a node alone.
+fn start_times(context: &Context, is_consistent: bool) -> Result<Starts> {
     let name = if is_consistent { "with-groups" } else { "without-groups" };
     let setup = Setup::new(&context.binary, context.home.join(name), 1, "none")?;
     let setup = setup.with("ring-size", GROUPS_MAX).with("shards", 1);
@@ -87,12 +111,23 @@ fn start_times(context: &Context, is_consistent: bool) -> Result<Vec<f64>> {
     cluster.servers.fill(&touching(GROUPS_MAX, is_consistent))?;
     cluster.servers.rest()?;
     cluster.kill()?;
-    let mut times = Vec::new();
-    for _ in 0..context.plan.rounds {
+
+    let started = || {
         let cluster = Cluster::start(&setup)?;
-        times.push(cluster.start_time.as_secs_f64() * 1e3);
-        sleep(Duration::from_millis(500));
+        sleep(AFTER_START);
+        Ok::<_, crate::Failure>((cluster.start_time.as_secs_f64() * 1e3, cluster))
+    };
+    let mut starts = Starts { after_stops: Vec::new(), after_kills: Vec::new() };
+    for _ in 0..context.plan.rounds {
+        let (time, cluster) = started()?;
+        starts.after_kills.push(time);
         cluster.kill()?;
     }
-    Ok(times)
+    started()?.1.stop()?;
+    for _ in 0..context.plan.rounds {
+        let (time, cluster) = started()?;
+        starts.after_stops.push(time);
+        cluster.stop()?;
+    }
+    Ok(starts)
 }
