@@ -1,10 +1,10 @@
 //! Many groups of which nobody asks anything: the CPU of idle nodes, and the time of a start.
 //!
 //! * Idle: five nodes, 16,384 partitions. Each of many keys of the consistent type is written once, so most groups were
-//!   in use. Then the CPU of each node is measured at rest.
+//!   in use. Then the CPU of each node is measured, when the work that writes leave behind is done.
 //! * Start: a node alone with 65,536 groups that were in use, stopped and started; beside it the same keys in the
-//!   default type. The time is from the spawn to the first answer. A start after a kill replays the journal, too: as much
-//!   of it as the last writes left, so that row has no bar.
+//!   default type. The time is from the spawn to the first answer. A start after a kill replays the journal, too, as
+//!   much of it as the last writes left: that row has no bar.
 
 use super::{Context, TYPE};
 use crate::load::{Load, Op};
@@ -21,6 +21,10 @@ const PARTITIONS: u32 = 16_384;
 
 /// The most groups of an `n_val`.
 const GROUPS_MAX: u32 = 65_536;
+
+/// The time from the last write to the measurement of idle nodes: tables are merged, and peers are pinged often until
+/// they were unused for some seconds.
+const SETTLES_IN: Duration = Duration::from_secs(25);
 
 /// The time for which a node runs after its start.
 const AFTER_START: Duration = Duration::from_millis(500);
@@ -89,6 +93,7 @@ fn idle_shares(context: &Context) -> Result<Vec<f64>> {
     cluster.make_consistent_type(TYPE)?;
     cluster.servers.fill(&touching(PARTITIONS, true))?;
     cluster.servers.rest()?;
+    sleep(SETTLES_IN);
     let cpu =
         || cluster.servers.pids.iter().map(|&pid| sys::process_cpu(pid)).collect::<std::io::Result<Vec<_>>>();
     let before = cpu()?;
