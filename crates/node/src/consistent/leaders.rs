@@ -7,8 +7,8 @@
 //!   After a node was away its groups are led by others. Their leaders give them back when the node was up for
 //!   [`PREFERRED_AFTER`], at a pace, and not while this node is busy.
 //!
-//! Invariant: while a group that is led here has a reachable voter that is preferred, the next look has its time. A look
-//! goes over all groups, so a store at rest has none.
+//! Invariant: while a group that is led here has a reachable voter that is preferred, the next look has its time. A
+//! look goes over all groups, so a store at rest has none.
 //!
 //! Left out: the choice of another voter at a stop, and whether it has all entries, which the group knows.
 

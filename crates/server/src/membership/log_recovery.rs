@@ -4,8 +4,8 @@
 //! 2. A request with the word goes on without the voters that are not reached. So does a voter whose restored log waits
 //!    for members that never come.
 //!
-//! Invariant: the log is recovered only while a majority is not reached, or while it is held, and only with the word for
-//! the present loss.
+//! Invariant: the log is recovered only while a majority is not reached, or while it is held, and only with the word
+//! for the present loss.
 
 use super::cluster_page::name;
 use super::held_log;

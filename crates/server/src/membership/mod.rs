@@ -14,8 +14,8 @@
 //!   follow. `end.rs`: why it ends.
 //! * `entry.rs`: the way of a node to its standing. `standing.rs`: the standing. `alone.rs`: the log of a node without
 //!   one. `contacts.rs`: a newcomer's search for the state. `copy.rs`: a process that is told to be a copy.
-//! * `storage.rs`: the durable log; `held_log.rs`: that of a restored node. `files.rs`: what is on the disk; `without_users.rs`: these in a restore without
-//!   users. `stopped.rs`: the membership of a node that does not run.
+//! * `storage.rs`: the durable log; `held_log.rs`: that of a restored node. `files.rs`: what is on the disk;
+//!   `without_users.rs`: these in a restore without users. `stopped.rs`: the membership of a node that does not run.
 //! * `requests.rs`: requests that wait for the log. `operator.rs`: operators' pages and changes; `cluster_page.rs`,
 //!   `plan_page.rs`: the pages; `log_recovery.rs`: a lost majority of voters. `admission.rs`: newcomers at the door.
 //!   `founding.rs`: the activation of a consistent bucket type. `loss.rs`: stores that are declared lost. `policy.rs`:

@@ -8,8 +8,8 @@
 //!
 //! A leader that leaves takes no requests for [`LEAVE_PAUSE`], so that a voter can have all entries. They wait at the
 //! caller. So does one that has asked a preferred voter, for [`PREFERENCE_PAUSE`]: a write that it proposed meanwhile
-//! would let the election of that voter fail. A voter that leaves does not stand for election. So a leader that slept, and that is loaded while its
-//! process stops, resigns at once: its followers elect another one.
+//! would let the election of that voter fail. A voter that leaves does not stand for election. So a leader that slept,
+//! and that is loaded while its process stops, resigns at once: its followers elect another one.
 //!
 //! Invariant: a question that is lost costs a lease, and nothing else. The leader goes on to lead.
 

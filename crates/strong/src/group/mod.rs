@@ -576,8 +576,8 @@ impl Group {
 
     /// The state as it is to be stored.
     ///
-    /// It names this voter in any case: a state that does not is one of an earlier birth of the store, and is dropped. A
-    /// learner has applied configurations from before it was added.
+    /// It names this voter in any case: a state that does not is one of an earlier birth of the store, and is dropped.
+    /// A learner has applied configurations from before it was added.
     pub fn state(&self) -> GroupState {
         let log = self.raw.store();
         GroupState {
