@@ -30,7 +30,7 @@ const LOOKS_MAX: u32 = 100;
 /// The time of a process from its death to its start where the order of starts matters.
 pub(super) const DOWN: Duration = Duration::from_millis(20);
 /// The time of a leader's death where the others are to go on: longer than their registrations take.
-pub(super) const DOWN_LONG: Duration = Duration::from_secs(6);
+const DOWN_LONG: Duration = Duration::from_secs(6);
 /// Scenarios of a life: each takes some seconds.
 const SCENARIOS_MAX: u64 = 3;
 /// Bits that flip in the journal of a voter: some are in entries that its group needs.
@@ -330,11 +330,7 @@ impl World {
 
     fn play_behind(&mut self, stage: u32, cast: Cast) -> Option<Duration> {
         match stage {
-            1 => {
-                let links = self.links_of(cast.other, true);
-                self.set_links(&links, true);
-                Some(self.draw_duration(600, 1_200))
-            }
+            1 => Some(self.cut_off_other(cast)),
             2 => {
                 let is_flipped = self.plan.loss == Some(Loss::Flipped);
                 match is_flipped {
@@ -342,14 +338,27 @@ impl World {
                     false => self.hosts[cast.follower].next_disk = Some(None),
                 }
                 self.trace.line(format_args!("n{} loses its disk", cast.follower));
-                self.hosts[cast.follower].is_hurt = true;
-                self.crash(cast.follower, DOWN);
-                self.crash(cast.leader, DOWN_LONG);
-                self.mend();
-                Some(DOWN_LONG + Duration::from_secs(1))
+                Some(self.crash_all_but_other(cast))
             }
             _ => None,
         }
+    }
+
+    /// Cuts the voter off that is to stay behind, and returns how long.
+    pub(super) fn cut_off_other(&mut self, cast: Cast) -> Duration {
+        let links = self.links_of(cast.other, true);
+        self.set_links(&links, true);
+        self.draw_duration(600, 1_200)
+    }
+
+    /// Crashes the hurt follower and the leader, brings the voter back that stayed behind, and returns how long the
+    /// leader stays away at least.
+    pub(super) fn crash_all_but_other(&mut self, cast: Cast) -> Duration {
+        self.hosts[cast.follower].is_hurt = true;
+        self.crash(cast.follower, DOWN);
+        self.crash(cast.leader, DOWN_LONG);
+        self.mend();
+        DOWN_LONG + Duration::from_secs(1)
     }
 
     fn play_set_back(&mut self, scenario: &mut Scenario, cast: Cast) -> Option<Duration> {

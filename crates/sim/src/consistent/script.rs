@@ -6,7 +6,7 @@
 //! Left out: checks. All promises of the world hold in scripts, too.
 
 use super::plan::{Loss, Plan};
-use super::scenario::{Cast, DOWN, DOWN_LONG, Kind, Scenario};
+use super::scenario::{Cast, DOWN, Kind, Scenario};
 use super::{World, node_id};
 use node::{GroupReport, GroupRole};
 use std::time::Duration;
@@ -199,19 +199,11 @@ impl World {
     /// leader dies, and the first one is back.
     pub(super) fn play_damaged(&mut self, stage: u32, cast: Cast) -> Option<Duration> {
         match stage {
-            1 => {
-                let links = self.links_of(cast.other, true);
-                self.set_links(&links, true);
-                Some(self.draw_duration(600, 1_200))
-            }
+            1 => Some(self.cut_off_other(cast)),
             2 => {
                 self.flip_journal(cast.follower, FLIPS);
                 self.trace.line(format_args!("n{} has flipped bits", cast.follower));
-                self.hosts[cast.follower].is_hurt = true;
-                self.crash(cast.follower, DOWN);
-                self.crash(cast.leader, DOWN_LONG);
-                self.mend();
-                Some(DOWN_LONG + Duration::from_secs(1))
+                Some(self.crash_all_but_other(cast))
             }
             _ => None,
         }
