@@ -1,7 +1,7 @@
 //! The doors of a shard's thread for clients: it accepts their connections, and serves each by the protocol of its
 //! port.
 //!
-//! 1. Nothing is accepted before the node knows who is there, and may serve. Clients wait in the listener's queue
+//! 1. Nothing is accepted before the node knows its peers, and may serve. Clients wait in the listener's queue
 //!    meanwhile.
 //! 2. A connection is served by a task of its own, unless the node has too many.
 //! 3. The local socket is for administration alone, and for users of this machine who may do that.
@@ -34,10 +34,10 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
-/// How often a node that has just started looks whether it knows who is there.
+/// How often a node that has just started looks whether it knows its peers.
 const PEERS_POLL: Duration = Duration::from_millis(5);
 
-/// What is spoken on a port.
+/// The protocol of a port.
 #[derive(Clone, Copy)]
 enum Protocol {
     Pb,
@@ -52,7 +52,7 @@ pub struct Acceptor {
     connections: Rc<Connections>,
     /// Connections of protocol buffers that begin.
     connects: Rc<Connects>,
-    /// Brings what is known of the whole node.
+    /// Brings the facts of the whole node.
     ask: http::Ask,
 }
 

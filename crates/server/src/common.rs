@@ -4,7 +4,7 @@
 //! 2. Members, owners and promises are those of the log, as of the start.
 //! 3. Each thread gets a copy, whose parts are shared.
 //!
-//! Invariant: what is here does not change while the node runs; what changes is behind a shared part.
+//! Invariant: these fields do not change while the node runs; state that changes is behind a shared part.
 //!
 //! Left out: the node's data folder (`data_folder.rs`), and its part in the agreement (`membership`).
 
@@ -43,7 +43,7 @@ use std::time::Duration;
 /// Connections that a node takes however little memory it has.
 const CONNECTIONS_MIN: usize = 64;
 
-/// What all threads of a node share.
+/// The state that all threads of a node share.
 #[derive(Clone)]
 pub struct Common {
     /// The data folder.
@@ -54,13 +54,13 @@ pub struct Common {
     pub owner: Arc<Owner>,
     /// The nodes of the cluster, and which of them this is, when it starts.
     pub members: Arc<Members>,
-    /// Who owns what then, and what is to become of it.
+    /// The owners of partitions then, and the owners to be.
     pub topology: Arc<Topology>,
-    /// What links to other nodes need; `None` for a node alone.
+    /// The needs of links to other nodes; `None` for a node alone.
     pub peers: Option<Arc<Peers>>,
-    /// What the node says of itself.
+    /// The node's description of itself.
     pub identity: Arc<Identity>,
-    /// What its stores are.
+    /// The kind of its stores.
     pub founding: Founding,
     /// How stores are opened.
     pub options: Options,
@@ -86,7 +86,7 @@ pub struct Common {
     pub rebuilding: Rebuilding,
     /// Messages between threads.
     pub mailboxes: Arc<Mailboxes>,
-    /// What the nodes agree on.
+    /// The agreement of the nodes.
     pub membership: membership::Handle,
     /// Backups of the node.
     pub backups: Arc<Backups>,
@@ -122,7 +122,7 @@ pub struct Common {
     pub connections_max: usize,
     /// How long one may say nothing.
     pub idle_timeout: Duration,
-    /// Shards that are not drained, while the node stops: what comes for one of them may come by the links of another.
+    /// Shards that are not drained, while the node stops: messages for one of them may come by the links of another.
     pub undrained: Arc<AtomicUsize>,
 }
 
@@ -222,7 +222,7 @@ impl Common {
         })
     }
 
-    /// Says what rules the node's memory, and where that is little.
+    /// Logs the source of the node's memory limit, and warns of a small one.
     pub fn tell_memory(&self, memory: &MemoryLimit) {
         let (plan, mib) = (&self.memory, |bytes: u64| bytes >> 20);
         tracing::info!(

@@ -17,7 +17,7 @@ use os::OsDisk;
 use ring::RingSize;
 use std::fmt::Display;
 
-/// What the stores of the data that is there are, or those of the data to be made.
+/// The kind of the stores of present data, or of those of the data to be made.
 pub fn find_founding(config: &Config) -> Result<Founding, Error> {
     let failed = |cause| Error::Store { folder: config.data.clone(), cause };
     let found = layout::read_founding(&mut OsDisk::blocking(), &config.data).map_err(failed)?;

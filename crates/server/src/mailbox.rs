@@ -135,7 +135,7 @@ impl Mailbox {
     }
 }
 
-/// Mail of a shard for others, until its turn ends: what goes to one of them is put down together.
+/// Mail of a shard for others, until its turn ends: messages to one of them are put down together.
 pub struct Outbox(Vec<Vec<Mail>>);
 
 impl Outbox {

@@ -195,7 +195,7 @@ impl Node {
         result
     }
 
-    /// What is known of it when its stores are open.
+    /// The facts that are known when its stores are open.
     fn started(&self, reports: Vec<OpenReport>) -> Started {
         let (common, clients) = (&self.common, self.addresses.clients);
         let members = self.part.state().members();

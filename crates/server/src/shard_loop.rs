@@ -8,7 +8,7 @@
 //! Invariant: a shard that is drained goes on until all are: what comes for one of them may come by the links of
 //! another.
 //!
-//! Left out: what a turn does (`local.rs`).
+//! Left out: the work of a turn (`local.rs`).
 
 use crate::connections::Connections;
 use crate::error::Error;

@@ -29,9 +29,9 @@ pub struct OpenedStore {
     pub store: Store,
     /// The bucket properties, if it keeps them.
     pub table: Option<BucketTable>,
-    /// What opening found.
+    /// The finds of the open.
     pub report: OpenReport,
-    /// What it found of the store's birth; `None` of a store that has none.
+    /// The birth that it found; `None` of a store that has none.
     pub birth: Option<FoundBirth>,
     /// The work of its disk.
     pub counters: Arc<DiskCounters>,
@@ -90,7 +90,7 @@ struct Found {
     store: Store,
     /// The bucket properties, if it keeps them.
     table: Option<BucketTable>,
-    /// What opening it has found.
+    /// The finds of its open.
     report: OpenReport,
     /// The same of its birth; `None` of another backend's store.
     birth: Option<FoundBirth>,

@@ -1,13 +1,13 @@
 //! The threads of a node's shards, as its main thread sees them.
 //!
-//! 1. Each thread opens its store, and tells what it found ([`ShardThreads::start`]).
+//! 1. Each thread opens its store, and reports its finds ([`ShardThreads::start`]).
 //! 2. When all stores are open, each thread gets the bucket properties of shard 0, and serves
 //!    ([`ShardThreads::share_table`]).
 //! 3. At the end all threads stop cleanly, and are joined ([`ShardThreads::join`]).
 //!
 //! Invariant: no thread serves before all stores are open. If one cannot be opened, the others end unused.
 //!
-//! Left out: what a thread does (`thread.rs`).
+//! Left out: the work of a thread (`thread.rs`).
 
 use crate::common::Common;
 use crate::error::Error;
@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, watch};
 /// Connections of other nodes that wait at a shard's thread: it takes them at once, between two turns.
 const ARRIVALS_MAX: usize = 16;
 
-/// What a shard's thread tells when its store is open.
+/// The report of a shard's thread when its store is open.
 struct Told {
     report: OpenReport,
     /// Of the store's birth; `None` of a store that has none.
@@ -37,7 +37,7 @@ struct Told {
 
 /// One thread.
 struct ShardThread {
-    /// What opening its store found.
+    /// The finds of its store's open.
     told: std_mpsc::Receiver<Result<Told, Error>>,
     /// The bucket properties, which it waits for.
     give_table: std_mpsc::Sender<BucketTable>,
@@ -110,7 +110,7 @@ impl ShardThreads {
 }
 
 impl ShardThread {
-    /// Starts a thread, which opens its store, tells what it found, and serves when it is given the table.
+    /// Starts a thread, which opens its store, reports its finds, and serves when it is given the table.
     fn start(common: &Common, id: ShardId, listeners: Listeners, lines: Lines) -> Result<ShardThread, Error> {
         let (tell, told) = std_mpsc::channel();
         let (give_table, given_table) = std_mpsc::channel();

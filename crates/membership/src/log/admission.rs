@@ -64,7 +64,7 @@ impl Log {
             self.restored = Some(self.restored.unwrap_or(0).max(commit));
             self.restart_consensus(now);
             self.told.push(Output::Starts(starts));
-            // Who has no vote as of that entry has none to lose.
+            // A process without a vote as of that entry has none to lose.
             self.caught_up(commit, now);
         }
         self.told.push(Output::Told { by, refusal });

@@ -4,8 +4,8 @@
 //! those that a later one has as committed.
 //!
 //! 1. [`Log::restored`] marks the file. The mark outlives starts.
-//! 2. A held log neither votes nor stands nor appends. It asks all members how much is committed there, and pulls what
-//!    it lacks. An entry that it pulls may name other members: these count.
+//! 2. A held log neither votes nor stands nor appends. It asks all members how much is committed there, and pulls
+//!    the entries that it lacks. An entry that it pulls may name other members: these count.
 //! 3. When no member has told of more than is committed here, and no leader was heard in the meantime, the hold ends.
 //! 4. A leader that was held itself has compared with this log. This log follows it as soon as it has compared, too.
 //! 5. Any other leader is of a cluster that has gone on. There this log is an older copy. It has the leader count it
@@ -43,7 +43,7 @@ const _: () = assert!(ASK_EVERY.as_nanos() < LEADER_SILENCE_MAX.as_nanos(), "a l
 /// The commit of a question: a log without a history asks nobody, so no member has committed this.
 const QUESTION: u64 = 0;
 
-/// What a held log knows of the others.
+/// A held log's knowledge of the others.
 #[derive(Debug)]
 pub(super) struct Hold {
     /// The last entry that each member has told to be committed.

@@ -109,7 +109,7 @@ impl Log {
         }
     }
 
-    /// Takes committed entries over. What they contradict and is not committed never will be.
+    /// Takes committed entries over. Uncommitted entries that they contradict never will be committed.
     fn take(&mut self, entries: Vec<Entry>) {
         let committed = self.commit;
         let store = self.raw.mut_store();

@@ -1,19 +1,19 @@
 //! The rests of a backup's thread, which keep it from taking more than its part.
 //!
-//! After each slice it rests for [`REST`] times as long as the slice took, so that whatever is busy slows it down; and
-//! it stays below a rate.
+//! After each slice it rests for [`REST`] times as long as the slice took, so that a busy machine slows it down; and it
+//! stays below a rate.
 //!
 //! Left out: time that can be simulated. A backup runs on a thread of its own, and nobody waits for it.
 
 use std::time::{Duration, Instant};
 
-/// How long it rests after a slice, in slices: it gets a quarter of what it would take alone.
+/// The rest after a slice, in slices: the backup gets a quarter of the time that it would take alone.
 const REST: u32 = 3;
 
 /// The longest rest: a slice that takes longer than a third of it meets a broken disk rather than a busy one.
 const REST_MAX: Duration = Duration::from_millis(500);
 
-/// What keeps a backup from taking more than its part.
+/// The pace that keeps a backup from taking more than its part.
 pub(super) struct BackupPace {
     bytes_per_second: u64,
     since: Instant,

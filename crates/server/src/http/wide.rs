@@ -45,11 +45,11 @@ pub enum HttpDoor {
     Local,
 }
 
-/// Who answers what no shard alone can.
+/// The answerer of requests that no shard alone can answer.
 pub struct Wide {
     /// Statistics.
     pub stats: Ask,
-    /// What the nodes agree on.
+    /// The agreement of the nodes.
     pub membership: membership::Handle,
     /// Backups of the node.
     pub backups: Arc<Backups>,

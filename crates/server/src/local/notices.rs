@@ -1,9 +1,9 @@
-//! Lines of the log about what a shard has found since the last tick: damage, losses of copies, and clocks that are
+//! Lines of the log about the finds of a shard since the last tick: damage, losses of copies, and clocks that are
 //! ahead.
 
 use node::Shard;
 
-/// Logs what a shard has found.
+/// Logs the finds of a shard.
 pub(super) fn tell(shard: &mut Shard) {
     for damage in shard.control().take_damage() {
         tracing::warn!(%damage, "damage found");

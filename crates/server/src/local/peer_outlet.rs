@@ -51,7 +51,7 @@ impl PeerOutlet {
         self.bounced.take()
     }
 
-    /// What went to and came from other nodes, by node; nothing for a node alone.
+    /// Counts of messages to and from other nodes, by node; none for a node alone.
     pub(super) fn figures(&self) -> Vec<PeerFigures> {
         self.links.as_ref().map_or(Vec::new(), Links::figures)
     }

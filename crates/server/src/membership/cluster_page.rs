@@ -115,7 +115,7 @@ fn shown_limit(state: &State) -> Value {
     json!({ "count": received_max, "bytes_per_second": bytes_per_second })
 }
 
-/// How far what was committed is carried out, and whom that waits for.
+/// The progress of committed changes, and the members that they wait for.
 fn change(state: &State, membership: &Membership, board: &Board) -> Value {
     let voters = membership.log().voter_step(OsClock::new().now());
     let (to_vote, to_vote_no_more) = match voters {

@@ -29,11 +29,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Events that wait for the thread: some seconds of a large cluster's probes. What comes beyond is lost, and asked
+/// Events that wait for the thread: some seconds of a large cluster's probes. Events beyond are lost, and asked
 /// again.
 const EVENTS_MAX: usize = 1024;
 
-/// What comes to the thread.
+/// An event for the thread.
 pub(super) enum Event {
     /// A word of another node.
     Word { from: NodeId, bytes: Bytes },
@@ -123,7 +123,7 @@ impl Handle {
         self.board.note_n_val_max(n_val);
     }
 
-    /// Notes what can be seen of a shard, now and then.
+    /// Notes the visible state of a shard, now and then.
     pub fn look(&self, id: ShardId, shard: &Shard) {
         if self.board.look(id, shard) {
             self.reported();
@@ -232,7 +232,7 @@ impl Handle {
         self.events.try_send(Event::Admitted { node, life }).ok();
     }
 
-    /// Ends the thread, when it has done what was asked before. One that has ended needs no word.
+    /// Ends the thread, when it has done all that was asked before. One that has ended needs no word.
     pub fn stop(&self) {
         self.events.send(Event::Stop).ok();
     }

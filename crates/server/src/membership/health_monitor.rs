@@ -17,12 +17,12 @@ use ::membership::state::State;
 use base::Monotonic;
 use std::time::Duration;
 
-/// How often it is counted who is reached while nothing is known to have changed.
+/// The interval of counts of reached nodes while no change is known.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// The monitor of a node's health.
 pub(super) struct HealthMonitor {
-    /// When it is counted again who is reached.
+    /// When reached nodes are counted again.
     count_at: Monotonic,
     majority: MajorityLog,
     held: HoldLog,
@@ -57,7 +57,8 @@ impl HealthMonitor {
         self.majority.next_timer()
     }
 
-    /// Counts who is reached, and logs a majority that is lost or regained, and writes that are refused or taken again.
+    /// Counts the reached nodes, and logs a majority that is lost or regained, and writes that are refused or taken
+    /// again.
     pub(super) fn look(&mut self, membership: &Membership, state: &State, board: &Board, now: Monotonic) {
         self.count_at = now + COUNT_EVERY;
         let reach = Reach::look(membership, state, board);

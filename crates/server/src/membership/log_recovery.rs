@@ -1,6 +1,6 @@
 //! The recovery of the metadata log whose majority of voters is lost.
 //!
-//! 1. A request without a body shows what would be lost, and the word for that.
+//! 1. A request without a body shows the loss to come, and the word for that.
 //! 2. A request with the word goes on without the voters that are not reached. So does a voter whose restored log waits
 //!    for members that never come.
 //!
@@ -23,8 +23,8 @@ struct Word {
     word: String,
 }
 
-/// Shows what would be lost with the voters that are not reached, or goes on without them, if the body has the word for
-/// that.
+/// Shows the loss that goes with the voters that are not reached, or goes on without them, if the body has the word
+/// for that.
 pub(super) fn recover(membership: &Membership, body: &Bytes) -> (Answered, Option<Input>) {
     let (Some(state), log) = (membership.state(), membership.log()) else {
         return (Answered::wrong(503, "this node does not know the cluster's current state"), None);

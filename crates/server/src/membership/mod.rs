@@ -27,7 +27,7 @@
 //! * `publisher.rs`: what shards go by, and their reports. `board.rs`: where shards put these down. `limits.rs`: what
 //!   copies may take. `n_vals.rs`: what they are made for.
 //! * `health_monitor.rs`: the node's health, for the log. `reach.rs`: whether a majority is reached. `refusals.rs`:
-//!   stores that take no writes. `watch.rs`: what does not go on.
+//!   stores that take no writes. `watch.rs`: changes that do not go on.
 
 mod admission;
 mod agreement;

@@ -140,12 +140,12 @@ impl Part {
         self.storage.remember(&out, &self.standing)
     }
 
-    /// What all agree on, as far as it has come here.
+    /// The agreed state, as far as it has come here.
     pub fn state(&self) -> &State {
         self.membership.state().unwrap_or(&self.standing.state)
     }
 
-    /// Who this is, and how it is reached.
+    /// The identity of this node, and its addresses.
     pub fn identity(&self) -> &Identity {
         self.membership.log().identity()
     }
@@ -236,7 +236,7 @@ impl Part {
             self.step(report, None, mailboxes, peers)?;
         }
         loop {
-            // What is proposed may be decided at once.
+            // A proposal may be decided at once.
             let (as_of, speaks) = (self.as_of(), |node| peers.and_then(|peers| peers.version_of(node)));
             let mut inputs = self.requests.advance(&self.membership, as_of, &speaks, now);
             let registration = self.groups.advance(&self.membership, &self.board, mailboxes, now);

@@ -10,7 +10,7 @@ use ::membership::state::{Change, Command, Record, Rejected, State};
 use ring::{MemberState, NodeId, TARGET_N_DEFAULT};
 use serde_json::json;
 
-/// Shows what a commit would do.
+/// Shows the effects of a commit.
 pub(super) fn plan(state: &State, board: &Board) -> Answered {
     let plan = match state.plan(TARGET_N_DEFAULT) {
         Ok(plan) => plan,

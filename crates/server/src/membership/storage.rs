@@ -1,4 +1,4 @@
-//! The durable log of a node's part: its files, and what happens without them.
+//! The durable log of a node's part: its files, and the behaviour without them.
 //!
 //! 1. A start opens the log that is there, or begins a new one ([`Storage::open_log`]).
 //! 2. A new member writes its log, and then its standing ([`Storage::remember`]): with that the node is there.
@@ -86,7 +86,7 @@ impl Storage {
         files.write_standing(standing)
     }
 
-    /// Does what the log wants written.
+    /// Carries out the writes of the log.
     ///
     /// # Errors
     /// Why it is not written, if something rests on the log (`is_needed`) or others count on it.

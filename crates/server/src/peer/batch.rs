@@ -60,7 +60,7 @@ impl Batch {
         while !self.is_full() {
             let Some(Waiting { from, message, since }) = next() else { return };
             if now.since(since) > FRAME_WAIT_MAX {
-                // What is so old may be older than what has been reaped meanwhile.
+                // Frames so old may be from before a reaping.
                 give_back(from, message);
                 continue;
             }
@@ -99,7 +99,7 @@ impl Batch {
         channel.write(&pieces).await
     }
 
-    /// What is to be written, in order.
+    /// Frames to be written, in order.
     fn segments(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.values.iter().map(|(end, _)| *end));
         let heads = starts.zip(self.values.iter().map(|(end, value)| (*end, &value[..])));

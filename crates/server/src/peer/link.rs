@@ -70,7 +70,7 @@ enum Ended {
     Rests,
     /// The node is no member any more.
     Left,
-    /// What the other end, or the network, did.
+    /// An event of the other end, or of the network.
     Broken(String),
 }
 
@@ -212,7 +212,7 @@ impl Link {
         }
     }
 
-    /// The link takes no messages any more, and gives back what it has.
+    /// The link takes no messages any more, and gives back its queue.
     fn go_down(&self, local: &Local, name: &str, ended: &Ended) {
         self.is_up.set(false);
         local.links().count(self.node, |figures| figures.peer_links_up -= 1);
@@ -235,7 +235,7 @@ impl Link {
         }
     }
 
-    /// Sends what is queued until the connection ends, or is not needed; says which.
+    /// Sends queued frames until the connection ends, or is not needed; says which.
     async fn send_all(&self, local: &Local, channel: &mut Channel, version: u16) -> Ended {
         let mut batch = Batch::new(version);
         let mut unexpected = BytesMut::new();

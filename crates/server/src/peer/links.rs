@@ -27,7 +27,7 @@ pub(crate) struct Links {
     links: RefCell<Vec<Option<Rc<Link>>>>,
     /// By the node's number. Those of nodes that have left stay.
     figures: RefCell<Vec<PeerFigures>>,
-    /// For what waits for all of them.
+    /// For requests that wait for all of them.
     room: Rc<Room>,
     now: Cell<Monotonic>,
     /// Tasks that end when the shard closes.
@@ -85,7 +85,7 @@ impl Links {
         self.add_task(task.abort_handle());
     }
 
-    /// Begins links to those who have come, and ends those to members that have left.
+    /// Begins links to new members, and ends those to members that have left.
     fn follow(&self, roster: &Roster, local: &Rc<Local>, peers: &Arc<Peers>) {
         let mut links = self.links.borrow_mut();
         for link in links.iter_mut() {

@@ -27,7 +27,7 @@ fn restore(world: &mut World, at: usize, backup: &Backup) {
     (world.nodes[at].starts, world.nodes[at].ring) = (backup.starts, 0);
 }
 
-/// Ends all nodes and puts their backups in their places. What follows the last entry of the backups has not happened.
+/// Ends all nodes and puts their backups in their places. Entries behind the last one of the backups never were.
 /// Returns the names of slots that a backup has.
 fn restore_all(world: &mut World, backups: &[Backup]) -> Vec<Bytes> {
     (0..world.nodes.len()).for_each(|at| world.kill(at));
@@ -369,7 +369,7 @@ fn contradicted() -> World {
         world.start(at);
     }
     world.nodes[2].disk = backups[2].disk.clone();
-    // What the third one has is not of the history of the two.
+    // The third one has entries of another history.
     let commit = world.log(0).commit();
     world.history.retain(|(_, index), _| *index <= commit);
     world.run(20);

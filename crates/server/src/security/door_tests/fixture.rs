@@ -122,7 +122,7 @@ pub(super) fn serve_at_doors(guard: &Arc<DoorGuard>, client: impl FnOnce(Doors) 
     });
 }
 
-/// What a door of HTTP has of the node: here, of one that answers no question.
+/// The node as a door of HTTP sees it: here, of one that answers no question.
 fn wide(membership: membership::Handle, guard: Arc<DoorGuard>, door: HttpDoor) -> http::Wide {
     let mailboxes = Arc::new(Mailboxes::new(1));
     let names = ("n@h".to_owned(), None);
