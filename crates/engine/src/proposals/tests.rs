@@ -79,6 +79,21 @@ fn a_loss_of_unknown_records_leaves_nothing_before_it() {
 }
 
 #[test]
+fn a_mark_behind_a_loss_ends_the_suspicion_that_it_answers() {
+    let mut lost = stash(&[(2, 1), (3, 1)]);
+    lost.lose_any_mark();
+    assert_eq!(lost.get(GROUP).unwrap().suspect_through, Some(3));
+    for index in [2, 3] {
+        assert_eq!(lost.apply_next(GROUP).unwrap().0, index);
+    }
+    assert_eq!(found(lost), (vec![], None), "all that it may have acknowledged is applied");
+
+    let mut behind = stash(&[(2, 1), (3, 1)]);
+    behind.lose_mark(GROUP, 4);
+    assert_eq!(found(behind), (vec![(2, 1), (3, 1)], Some(4)), "entry 4 is missing");
+}
+
+#[test]
 fn a_commit_index_tells_of_entries_that_are_missing() {
     let mut short = stash(&[(2, 1), (3, 1)]);
     short.note_commit(GROUP, 5);
