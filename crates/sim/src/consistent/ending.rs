@@ -181,7 +181,8 @@ impl World {
             }
             Phase::Lasting(until) if now >= until => self.enter(Phase::Mended),
             Phase::Rest if now > self.busy_until() && self.pending.is_empty() => {
-                if self.are_settled() {
+                // A voter that is not registered is none that a settled group waits for.
+                if self.are_registered() && self.are_settled() {
                     self.enter(Phase::Reading);
                 } else if now > self.probes.quiet_from + REST_MAX {
                     return Err(Violation::new("groups come to rest", self.describe()));

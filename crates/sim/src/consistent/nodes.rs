@@ -122,7 +122,9 @@ impl World {
             self.hosts[at].machine.has_died();
         }
         let is_pure = self.scenario.as_ref().is_some_and(Scenario::is_pure);
-        let odds = if is_pure { DiskOdds::SOUND } else { self.plan.disk };
+        // Faults end with the heal, also those of a process that dies later.
+        let is_sound = is_pure || !self.phase.has_trouble();
+        let odds = if is_sound { DiskOdds::SOUND } else { self.plan.disk };
         self.hosts[at].machine.disk.set_odds(odds);
         self.end_process(at);
         let down = duration_between(&mut self.rng, Duration::ZERO, self.plan.down_max);
