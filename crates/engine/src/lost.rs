@@ -11,6 +11,9 @@
 //!
 //! While it lasts merges keep deletions in it, and compaction keeps the records of its keys: a repair needs both.
 //!
+//! A range of all keys outlives drops of some of them. A reader that has dropped its keys, and written them anew, names
+//! the version of that drop: then losses of earlier versions do not count.
+//!
 //! Left out: which of the keys were lost. A loss is a few keys of a block, or what other replicas have.
 
 use crate::drops::{DroppedRanges, is_before_end};
@@ -57,6 +60,11 @@ impl LostRange {
 
     fn overlaps(&self, start: &[u8], end: &[u8]) -> bool {
         is_before_end(&self.start, end) && is_before_end(start, &self.end)
+    }
+
+    /// Whether it counts for keys that were dropped with the version `dropped_at`, 0 for never.
+    fn counts_since(&self, dropped_at: Seq) -> bool {
+        dropped_at == Seq(0) || self.below > dropped_at
     }
 
     /// The least range that holds both.
@@ -135,9 +143,27 @@ impl LostRanges {
     /// Fails if `key`, which was not found, may have been lost.
     #[inline]
     pub fn check_missing(&self, key: &[u8]) -> Result<(), Error> {
+        self.check_missing_since(key, Seq(0))
+    }
+
+    /// The same for a reader that has dropped `key` with the version `dropped_at`, 0 for never: what was lost before is
+    /// gone anyway.
+    #[inline]
+    pub fn check_missing_since(&self, key: &[u8], dropped_at: Seq) -> Result<(), Error> {
         match self.0.is_empty() {
             true => Ok(()),
-            false => self.check(|range| range.contains(key)),
+            false => self.check(|range| range.counts_since(dropped_at) && range.contains(key)),
+        }
+    }
+
+    /// Those that count for keys that were dropped with the version `dropped_at`.
+    pub fn since(self: &Arc<Self>, dropped_at: Seq) -> Arc<LostRanges> {
+        match self.0.iter().all(|range| range.counts_since(dropped_at)) {
+            true => Arc::clone(self),
+            false => {
+                let counting = self.0.iter().filter(|range| range.counts_since(dropped_at));
+                Arc::new(LostRanges(counting.cloned().collect()))
+            }
         }
     }
 
@@ -201,6 +227,19 @@ mod tests {
 
     fn range(from: &[u8], to: &[u8], below: u64) -> LostRange {
         LostRange::of_keys(from, to, Seq(below), damage(below))
+    }
+
+    #[test]
+    fn losses_before_a_drop_do_not_count_for_its_keys() {
+        let lost = LostRanges::new([range(b"b", b"d", 10), range(b"x", b"z", 0)]);
+        assert!(lost.check_missing_since(b"c", Seq(9)).is_err(), "the drop itself may be lost");
+        assert!(lost.check_missing_since(b"c", Seq(10)).is_ok());
+        assert!(lost.check_missing_since(b"y", Seq(0)).is_err(), "it was never dropped");
+        assert!(lost.check_missing_since(b"y", Seq(1)).is_ok());
+
+        assert_eq!(lost.since(Seq(0)), lost);
+        assert_eq!(lost.since(Seq(9)), LostRanges::new([range(b"b", b"d", 10)]));
+        assert!(lost.since(Seq(10)).is_empty());
     }
 
     #[test]

@@ -42,3 +42,8 @@ fn many_nodes_come_to_agree_on_properties() {
 fn seeds_of_clusters_that_broke_a_promise_keep_it_now() {
     keep_their_promises_now(Kind::Cluster, include_str!("../regressions-cluster.txt"));
 }
+
+#[test]
+fn seeds_of_consistent_groups_that_broke_a_promise_keep_it_now() {
+    keep_their_promises_now(Kind::Strong, include_str!("../regressions-strong.txt"));
+}

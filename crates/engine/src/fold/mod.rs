@@ -31,7 +31,7 @@ pub use request::{
     Modified, Place, RANGES_MAX, Visited, What,
 };
 pub(crate) use scan::Scan;
-pub use scan::{PAGE_BYTES_MAX, ScanId, ScanPage, ScanRequest, Visit, Visitor, read_all};
+pub use scan::{PAGE_BYTES_MAX, ScanId, ScanPage, ScanRequest, Visit, Visitor, read_all, read_newest};
 pub(crate) use sets::Combining;
 pub use sets::{MEMBER_BYTES, MEMBERS_BYTES_MAX, MemberOf, RangeSet, SET_RANGES_MAX};
 pub(crate) use walk::FoldWalk;

@@ -12,7 +12,7 @@
 
 use super::Items;
 use super::at_hand::AtHand;
-use crate::entry::Entry;
+use crate::entry::{Entry, Seq};
 use crate::error::Error;
 use crate::merge::{MergeIter, Source};
 use crate::read::Snapshot;
@@ -238,6 +238,24 @@ impl Job for ScanJob {
         let step = self.step(disk, SLICE_ENTRIES);
         self.end(step)
     }
+}
+
+/// The newest version of a key and its head, at once: for start-up and tools. Blocks. An error if a newer one, or the only
+/// one, may have been lost.
+pub fn read_newest(
+    disk: &mut dyn Disk,
+    snapshot: &Snapshot,
+    key: &[u8],
+) -> Result<Option<(Seq, Bytes)>, Error> {
+    let mut iter = snapshot.iter();
+    iter.seek(disk, key)?;
+    let Some(item) = iter.item().filter(|item| item.key == key) else {
+        return snapshot.lost.check_missing(key).map(|()| None);
+    };
+    snapshot.lost.check_found(key, item.seq)?;
+    let entry = Entry::decode(item.entry)?;
+    let is_gone = snapshot.is_gone(item.key, item.seq, &entry);
+    Ok((!is_gone).then(|| (item.seq, Bytes::copy_from_slice(entry.head))))
 }
 
 /// Everything in a range, at once and in memory: for start-up and tools. Blocks. An error if versions were lost there.

@@ -65,6 +65,8 @@ pub enum Lookup {
 pub(super) struct Parked {
     key: Box<[u8]>,
     want: Want,
+    /// The owner's drop of the key; 0 for none.
+    dropped_at: Seq,
     read: PendingRead,
     /// The turn in which it was.
     since: Monotonic,
@@ -117,9 +119,15 @@ impl Hit {
 impl Store {
     /// Finds the newest version of `key`.
     pub fn lookup(&mut self, key: &[u8], want: Want) -> Lookup {
-        match self.lookup_step(key, want, None) {
+        self.lookup_since(key, want, Seq(0))
+    }
+
+    /// The same for an owner that has dropped `key` with the version `dropped_at`, and written it anew if it is still
+    /// there: versions that were lost before are none that are missing.
+    pub fn lookup_since(&mut self, key: &[u8], want: Want, dropped_at: Seq) -> Lookup {
+        match self.lookup_step(key, want, dropped_at, None) {
             Ok(Step::Answer(found)) => Lookup::Done(Ok(found)),
-            Ok(Step::Read(read)) => self.park(key.into(), want, read),
+            Ok(Step::Read(read)) => self.park((key.into(), want, dropped_at), read),
             Err(error) => Lookup::Done(Err(error)),
         }
     }
@@ -156,7 +164,7 @@ impl Store {
                 let block = Block::parse(data, table.id(), handle.offset)?;
                 self.cache.insert(table.id(), handle.index, block.clone());
                 let at_hand = BlockAtHand { table, index: handle.index, block };
-                self.lookup_step(&parked.key, parked.want, Some(at_hand))
+                self.lookup_step(&parked.key, parked.want, parked.dropped_at, Some(at_hand))
             }
         }
     }
@@ -165,6 +173,7 @@ impl Store {
         &mut self,
         key: &[u8],
         want: Want,
+        dropped_at: Seq,
         at_hand: Option<BlockAtHand<'_>>,
     ) -> Result<Step, Error> {
         let hash = memtable::hash(key);
@@ -188,7 +197,7 @@ impl Store {
             self.counters.found_in_memtable += 1;
             return self.finish(key, want, seq, jsn, location, head, inline, expires_ms);
         }
-        self.in_tables(key, hash, cursor, want, at_hand)
+        self.in_tables((key, hash, dropped_at), cursor, want, at_hand)
     }
 
     fn in_memtables(&self, key: &[u8], hash: u64) -> Option<(Seq, &[u8])> {
@@ -203,8 +212,7 @@ impl Store {
     // memory for: so none is taken before something is found.
     fn in_tables(
         &mut self,
-        key: &[u8],
-        hash: u64,
+        (key, hash, dropped_at): (&[u8], u64, Seq),
         mut cursor: TableCursor,
         want: Want,
         at_hand: Option<BlockAtHand<'_>>,
@@ -242,7 +250,7 @@ impl Store {
             counters.false_positives += 1;
         }
         let Some(Hit { seq, jsn, location, expires_ms, head, inline }) = hit else {
-            self.lost.check_missing(key)?;
+            self.lost.check_missing_since(key, dropped_at)?;
             self.counters.missing += 1;
             return Ok(Step::Answer(None));
         };
@@ -311,7 +319,7 @@ impl Store {
             || self.drops.covers(key, seq)
     }
 
-    fn park(&mut self, key: Box<[u8]>, want: Want, read: PendingRead) -> Lookup {
+    fn park(&mut self, (key, want, dropped_at): (Box<[u8]>, Want, Seq), read: PendingRead) -> Lookup {
         if self.parked.len() >= LOOKUPS_PARKED_MAX {
             return Lookup::Done(Err(Error::Full {
                 what: "the list of waiting lookups",
@@ -321,7 +329,7 @@ impl Store {
         let id = LookupId(self.next_id());
         self.submit_read(id, &read);
         let since = self.turned_at;
-        self.parked.insert(id, Parked { key, want, read, since });
+        self.parked.insert(id, Parked { key, want, dropped_at, read, since });
         Lookup::NeedsIo(id)
     }
 

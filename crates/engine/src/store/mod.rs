@@ -297,7 +297,16 @@ impl Store {
     /// If there are too many; and, unless it goes past losses, if something of the range was lost, or if what was
     /// acknowledged without durability was not written in the end: a key of it would be missing without a word.
     pub fn scan(&mut self, request: ScanRequest) -> Result<ScanId, Error> {
-        let (id, snapshot) = self.begin_scan(&request)?;
+        self.scan_since(request, Seq(0))
+    }
+
+    /// The same for an owner that has dropped these keys with the version `dropped_at`, and written anew those that are
+    /// still there: what was lost before does not count.
+    ///
+    /// # Errors
+    /// As for [`Store::scan`].
+    pub fn scan_since(&mut self, request: ScanRequest, dropped_at: Seq) -> Result<ScanId, Error> {
+        let (id, snapshot) = self.begin_scan(&request, dropped_at)?;
         self.scans.push(Scan::start(id, request, snapshot, &*self.spawn));
         Ok(id)
     }
@@ -309,23 +318,24 @@ impl Store {
     /// # Errors
     /// As for [`Store::scan`].
     pub fn scan_ahead(&mut self, request: ScanRequest) -> Result<ScanId, Error> {
-        let (id, snapshot) = self.begin_scan(&request)?;
+        let (id, snapshot) = self.begin_scan(&request, Seq(0))?;
         self.scans.push(Scan::start_ahead(id, request, snapshot, &mut *self.disk, &*self.spawn));
         Ok(id)
     }
 
-    fn begin_scan(&mut self, request: &ScanRequest) -> Result<(ScanId, Snapshot), Error> {
+    fn begin_scan(&mut self, request: &ScanRequest, dropped_at: Seq) -> Result<(ScanId, Snapshot), Error> {
         let id = ScanId(self.next_id());
         if self.scans.len() >= SCANS_MAX {
             return Err(Error::Full { what: "the list of scans", limit: SCANS_MAX });
         }
+        let lost = self.lost.since(dropped_at);
         if !request.past_losses {
-            self.lost.check_range(&request.start, &request.end)?;
+            lost.check_range(&request.start, &request.end)?;
             if let Some(cause) = self.writer.took_back() {
                 return Err(Error::Fenced(cause.to_owned()));
             }
         }
-        Ok((id, self.snapshot()))
+        Ok((id, Snapshot { lost, ..self.snapshot() }))
     }
 
     /// Whether versions of keys from `start` up to `end` may have been lost.
@@ -333,7 +343,15 @@ impl Store {
     /// # Errors
     /// [`Error::Damaged`]: the damage that has taken them.
     pub fn check_range(&self, start: &[u8], end: &[u8]) -> Result<(), Error> {
-        self.lost.check_range(start, end)
+        self.check_range_since(start, end, Seq(0))
+    }
+
+    /// The same of keys that were dropped with the version `dropped_at`.
+    ///
+    /// # Errors
+    /// As for [`Store::check_range`].
+    pub fn check_range_since(&self, start: &[u8], end: &[u8], dropped_at: Seq) -> Result<(), Error> {
+        self.lost.since(dropped_at).check_range(start, end)
     }
 
     /// Starts a fold as of now; `visitor` is called on a job's thread, and an event will bring the end.

@@ -316,14 +316,14 @@ impl Store {
         Ok(Jsn(self.writer.next_jsn().0 - 1))
     }
 
-    /// Whether states or entries of groups may have been lost without a trace. It stays so until
-    /// [`Store::forget_lost_groups`].
-    pub fn may_have_lost_groups(&self) -> bool {
+    /// Whether states or entries of groups, which were written as the version `since` or later, may have been lost
+    /// without a trace. It stays so until [`Store::forget_lost_groups`], but for losses of ranges of keys.
+    pub fn may_have_lost_groups(&self, since: Seq) -> bool {
         self.groups.as_ref().is_some_and(|groups| {
             let end = groups.state_tag.map(|tag| tag.checked_add(1));
             let is_in_range = groups.state_tag.is_some_and(|tag| {
                 let end: &[u8] = &end.flatten().map_or(Vec::new(), |end| vec![end]);
-                self.lost.check_range(&[tag], end).is_err()
+                self.check_range_since(&[tag], end, since).is_err()
             });
             groups.may_be_lost || is_in_range
         })

@@ -9,7 +9,7 @@ use crate::common::groups::{GROUPS, LogEntry, Op, STATE_TAG, World, key, options
 use base::rng::SplitMix64;
 use engine::{
     Contents, Durability, Embedded, Error, FoundContents, GroupBatch, GroupKeys, GroupNumber, LogPlace,
-    Machine, Options, PROPOSALS_BYTES_MAX, ProposedEntry,
+    Machine, Options, PROPOSALS_BYTES_MAX, ProposedEntry, Seq,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -146,7 +146,7 @@ fn a_damaged_entry_makes_its_group_suspect() {
     assert_eq!(left(&mut world, |_| {}), (3, 4, None));
     // Entry 4 has index 6. What stands behind it is nothing without it.
     assert_eq!(left(&mut world, |disk| flip(disk, &marked(4))), (3, 2, Some(7)));
-    assert!(!world.store().store().may_have_lost_groups());
+    assert!(!world.store().store().may_have_lost_groups(Seq(0)));
     world.store().get(b"churn-1").unwrap();
     // It stays so until its entries are there again, through flushes and starts.
     world.step(&Op::Flush);
@@ -207,18 +207,18 @@ fn a_damaged_key_may_have_been_of_any_group() {
     let mut world = six_entries();
     // Whatever it replaced may still seem to be there: no entry before it counts.
     assert_eq!(left(&mut world, |disk| flip(disk, &key(5))), (1, 0, Some(6)));
-    assert!(world.store().store().may_have_lost_groups());
+    assert!(world.store().store().may_have_lost_groups(Seq(0)));
     assert!(world.store().get(b"churn-1").is_ok(), "no key of the ledger is lost");
     // The owner is told until it has noted that.
     world.step(&Op::Flush);
     left(&mut world, |_| {});
-    assert!(world.store().store().may_have_lost_groups());
+    assert!(world.store().store().may_have_lost_groups(Seq(0)));
     world.store().store().forget_lost_groups();
-    assert!(!world.store().store().may_have_lost_groups());
+    assert!(!world.store().store().may_have_lost_groups(Seq(0)));
     world.step(&Op::Churn(1));
     world.step(&Op::Flush);
     left(&mut world, |_| {});
-    assert!(!world.store().store().may_have_lost_groups());
+    assert!(!world.store().store().may_have_lost_groups(Seq(0)));
 }
 
 #[test]
@@ -289,11 +289,11 @@ fn a_rebuilt_ledger_tells_that_groups_may_be_lost() {
     world.step(&Op::Churn(60));
     world.step(&Op::Close);
     world.rebuild();
-    assert!(world.store().store().may_have_lost_groups());
+    assert!(world.store().store().may_have_lost_groups(Seq(0)));
     world.step(&Op::Churn(1));
     world.step(&Op::Flush);
     left_of_none(&mut world);
-    assert!(world.store().store().may_have_lost_groups());
+    assert!(world.store().store().may_have_lost_groups(Seq(0)));
 }
 
 fn left_of_none(world: &mut World) {
@@ -424,7 +424,7 @@ fn no_damage_goes_unnoticed() {
                 damaged.open();
                 damaged.store().store().take_groups()
             };
-            let may_be_lost = damaged.store().store().may_have_lost_groups();
+            let may_be_lost = damaged.store().store().may_have_lost_groups(Seq(0));
             let Some(group) = found.first() else {
                 assert!(may_be_lost, "byte {at}: the group is gone");
                 continue;

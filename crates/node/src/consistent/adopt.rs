@@ -22,13 +22,13 @@
 
 use std::collections::BTreeMap;
 
-use engine::FoundGroup;
+use engine::{FoundGroup, Seq};
 use ring::Birth;
 use strong::group::{Configuration, Group, Progress, VoterId};
 use strong::survey::{CopyFault, GroupCopy};
 
 use super::ConsistentGroups;
-use super::group::{GroupKey, HeldGroup, read_state};
+use super::group::{GroupKey, HeldGroup, StoredState, read_state};
 use super::recover::{RecoverGroupError, RecoverableGroup, as_founded, restarted};
 use crate::shard::env::Env;
 
@@ -180,7 +180,8 @@ impl ConsistentGroups {
         let found = found.unwrap_or_else(|| as_founded(key, founding, first.into_iter().collect()));
 
         let bytes = found.state.as_ref().ok_or_else(|| wrong(RecoverGroupError::Damaged))?;
-        let (state, checkpoint) = read_state(bytes).map_err(|_| wrong(RecoverGroupError::Damaged))?;
+        let StoredState { state, checkpoint, .. } =
+            read_state(bytes).map_err(|_| wrong(RecoverGroupError::Damaged))?;
         if state.founding != founding.number {
             return Err(unknown());
         }
@@ -190,7 +191,8 @@ impl ConsistentGroups {
         let has_catch_up = checkpoint.as_ref().is_some_and(|it| it.has_changed_keys());
         let next = state.restart_alone(voter, has_catch_up, founding.epoch);
         let next = next.map_err(|error| wrong(error.into()))?;
-        let group = restarted(&found, voter, next).map_err(wrong)?;
+        // Versions of another life of the store say nothing of this one's losses.
+        let group = restarted(&found, voter, next, Seq(0)).map_err(wrong)?;
         Ok((found, group))
     }
 }
@@ -213,9 +215,10 @@ fn copy_of_open(held: &HeldGroup, founded: GroupCopy) -> GroupCopy {
 
 /// The copy of a group as the store's open found it. A state of another founding is none.
 fn copy_of_found(found: &FoundGroup, founding: u64, founded: GroupCopy) -> GroupCopy {
-    let Some((state, checkpoint)) = found.state.as_ref().and_then(|bytes| read_state(bytes).ok()) else {
+    let Some(stored) = found.state.as_ref().and_then(|bytes| read_state(bytes).ok()) else {
         return damaged(founded);
     };
+    let StoredState { state, checkpoint, .. } = stored;
     if state.founding != founding {
         return founded;
     }
@@ -276,12 +279,12 @@ mod tests {
         let state = state();
         let expected =
             GroupCopy { epoch: 4, last: (5, 3), configuration: state.configuration.clone(), ..founded() };
-        assert_eq!(copy(Some(put_state(&state, None)), |_| {}), expected);
-        let applied = copy(Some(put_state(&state, None)), |it| it.entries.clear());
+        assert_eq!(copy(Some(put_state(&state, None, Seq(0))), |_| {}), expected);
+        let applied = copy(Some(put_state(&state, None, Seq(0))), |it| it.entries.clear());
         assert_eq!(applied.last, (4, 2));
         let other = GroupState { founding: FOUNDING + 1, ..state };
         assert_eq!(
-            copy(Some(put_state(&other, None)), |_| {}),
+            copy(Some(put_state(&other, None, Seq(0))), |_| {}),
             founded(),
             "another founding has no copy here"
         );
@@ -298,7 +301,7 @@ mod tests {
                 snapshot: (2, 1),
                 left_out: 0,
             });
-            copy(Some(put_state(state, checkpoint.as_ref())), change).fault
+            copy(Some(put_state(state, checkpoint.as_ref(), Seq(0))), change).fault
         };
         let removed = GroupState { is_removed: true, ..state() };
         assert_eq!(fault(&removed, None, |_| {}), Some(CopyFault::Removed));

@@ -11,13 +11,14 @@
 //! * A birth counts only in the life of the store that wrote it: a restored store has a new incarnation, so it has
 //!   none. The entry stays until the store gets a birth, and tells until then that it was restored.
 //! * A store that adopted groups is held back again if its birth was never registered.
+//! * What the store lost before it kept its birth was promised by another voter.
 //!
 //! Left out: backends other than annulet's, which keep none, so their nodes register no stores.
 //!
 //! [`Shard::keep_birth`]: crate::Shard::keep_birth
 
 use base::Disk;
-use engine::fold::read_all;
+use engine::fold::read_newest;
 use engine::{Durability, FoundGroup, Seq, Write};
 use object::key;
 use ring::Birth;
@@ -33,9 +34,6 @@ const VERSION: u8 = 1;
 
 /// Bytes of the entry: version, birth, incarnation.
 const ENTRY_BYTES: usize = 1 + 8 + 8;
-
-/// The key behind that of the birth.
-const BEHIND_BIRTH: &[u8] = &[key::BIRTH[0] + 1];
 
 /// The keys of the states of groups.
 const GROUPS: (&[u8], &[u8]) = (&[key::TAG_GROUP], &[key::TAG_GROUP + 1]);
@@ -73,17 +71,19 @@ impl FoundBirth {
 /// That of a disk that refuses to read: the birth may be there.
 pub fn read_birth(store: &mut engine::Store, disk: &mut dyn Disk) -> Result<FoundBirth, engine::Error> {
     let snapshot = store.readable_snapshot();
-    let entries = match read_all(disk, &snapshot, key::BIRTH, BEHIND_BIRTH) {
-        Err(engine::Error::Damaged(_) | engine::Error::Malformed(_)) => Vec::new(),
-        entries => entries?,
+    let found = match read_newest(disk, &snapshot, key::BIRTH) {
+        Err(engine::Error::Damaged(_) | engine::Error::Malformed(_)) => None,
+        found => found?,
     };
-    let entry = entries.iter().find(|(key, _)| **key == *key::BIRTH).and_then(|(_, head)| decode(head));
+    let kept_at = found.as_ref().map_or(Seq(0), |(seq, _)| *seq);
+    let entry = found.and_then(|(_, head)| decode(&head));
     let keeps = base::planted!(RestoredBirthKept);
     let is_of_this_life = |incarnation| keeps || incarnation == store.incarnation();
     let stored = entry.filter(|(_, incarnation)| is_of_this_life(*incarnation)).map(|(birth, _)| birth);
     let is_restored = entry.is_some_and(|(_, incarnation)| !is_of_this_life(incarnation));
     let is_alone = stored.is_some_and(|birth| store.found_groups().iter().any(|it| is_only_voter(birth, it)));
-    let is_complete = !store.may_have_lost_groups() && store.check_range(GROUPS.0, GROUPS.1).is_ok();
+    let is_complete =
+        !store.may_have_lost_groups(kept_at) && store.check_range_since(GROUPS.0, GROUPS.1, kept_at).is_ok();
     Ok(FoundBirth { stored, is_complete: is_complete || keeps, is_restored, is_alone })
 }
 
@@ -91,8 +91,8 @@ pub fn read_birth(store: &mut engine::Store, disk: &mut dyn Disk) -> Result<Foun
 fn is_only_voter(birth: Birth, found: &FoundGroup) -> bool {
     // A store may have tens of thousands of groups, most of them without a recovery.
     let recovered = found.state.as_ref().filter(|it| read_epoch(it).is_some_and(|epoch| epoch > 0));
-    let Some(Ok((state, _))) = recovered.map(read_state) else { return false };
-    let Configuration { voters, outgoing, .. } = &state.configuration;
+    let Some(Ok(stored)) = recovered.map(read_state) else { return false };
+    let Configuration { voters, outgoing, .. } = &stored.state.configuration;
     outgoing.is_empty() && voters.len() == 1 && voters.iter().all(|voter| voter.birth == birth)
 }
 

@@ -4,9 +4,11 @@
 //! Receiver: parts (`incoming_part.rs`) and records go to the journal (`journal.rs`).
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use base::Monotonic;
 use bytes::Bytes;
+use engine::Seq;
 use engine::fold::{ScanId, ScanPage, ScanRequest, Visit};
 use object::key;
 use strong::catch_up::{
@@ -16,7 +18,7 @@ use strong::catch_up::{
 use strong::group::{Input, VoterId};
 
 use super::group::{GroupKey, epoch_of};
-use super::journal::drop_keys;
+use super::journal::{drop_keys, ranges_of, types_of};
 use super::links::{endpoint_here, endpoint_of, voter_of};
 use super::outgoing_part::{OutgoingParts, WantedPart};
 use super::reaping::TombstoneSearch;
@@ -137,6 +139,10 @@ impl ConsistentGroups {
         if !is_known || to != endpoint_here(env) || epoch.is_none() || !is_ours {
             return;
         }
+        if types_of(env, key.n_val).is_empty() {
+            // Without the names of the bucket types no key is dropped or sent. The sender sends again.
+            return;
+        }
         if !self.open_in(env, key, epoch) || self.groups[&key].is_held() {
             // The sender sends again.
             return self.run(env);
@@ -144,7 +150,7 @@ impl ConsistentGroups {
 
         let held = &self.groups[&key];
         let (applied, reaped) = (held.group.applied(), held.group.reaped());
-        let is_unreadable = held.group.is_unreadable();
+        let is_unreadable = held.group.is_unreadable() || has_losses(env, key, held.dropped_at);
         match contents {
             CatchUpContents::ToReceiver(message) if !held.group.leads() => {
                 self.groups.get_mut(&key).expect("it is open").sender = Some(from);
@@ -219,23 +225,33 @@ impl ConsistentGroups {
     /// Drops the keys of a group whose record says that they are dropped, and of which no part is there.
     pub(super) fn drop_keys_again(&mut self, env: &mut Env, key: GroupKey) {
         let has_parts = self.groups[&key].checkpoint.as_ref().is_some_and(|it| it.place != Place::Begin);
-        if !has_parts && drop_keys(env, key).is_err() {
-            // Without the drop it must not be refilled. It is opened again with the next message.
-            self.groups.remove(&key);
+        if has_parts {
+            return;
         }
+        match drop_keys(env, key) {
+            Ok(seq) => self.groups.get_mut(&key).expect("it is open").dropped_at = seq,
+            // Without the drop it must not be refilled. It is opened again with the next message.
+            Err(_) => drop(self.groups.remove(&key)),
+        }
+    }
+
+    /// The version with which this voter has dropped a group's keys last; 0 for never.
+    pub(super) fn dropped_at(&self, key: GroupKey) -> Seq {
+        self.groups.get(&key).map_or(Seq(0), |held| held.dropped_at)
     }
 
     pub(super) fn scan(
         &mut self,
         env: &mut Env,
-        start: Bytes,
-        end: Bytes,
+        key: GroupKey,
+        keys: Range<Bytes>,
         items_max: usize,
         visitor: impl FnMut(&[u8], &[u8]) -> Visit + Send + 'static,
     ) -> Option<ScanId> {
         let visitor = Box::new(visitor);
+        let (start, end) = (keys.start, keys.end);
         let request = ScanRequest { start, end, items_max, visitor, past_losses: false };
-        let id = env.store.scan(request).ok()?;
+        let id = env.store.scan_since(request, self.dropped_at(key)).ok()?;
         env.scan_owners.note(id, ScanOwner::ConsistentGroups);
         Some(id)
     }
@@ -261,6 +277,13 @@ impl ConsistentGroups {
         }
         self.run(env);
     }
+}
+
+/// Whether the store may have lost keys of a group, which it dropped last with the version `dropped_at`.
+fn has_losses(env: &Env, key: GroupKey, dropped_at: Seq) -> bool {
+    let is_lost =
+        |range: &key::KeyRange| env.store.check_range_since(&range.start, &range.end, dropped_at).is_err();
+    ranges_of(env, key).iter().any(is_lost)
 }
 
 /// Whether a lookup met damage, and not an error that passes.

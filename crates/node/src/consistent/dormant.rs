@@ -76,14 +76,14 @@ impl ConsistentGroups {
             Some(_) => env.store.group(key.number())?.state,
             None => self.found.get(&key)?.state.clone(),
         };
-        read_state(&bytes?).ok().map(|(state, _)| state)
+        read_state(&bytes?).ok().map(|stored| stored.state)
     }
 
     /// All that the store has of a dormant group. None if that is not what it had when the group was unloaded: then it
     /// has lost something.
     pub(super) fn found_as_unloaded(env: &Env, key: GroupKey, record: &DormantGroup) -> Option<FoundGroup> {
         let found = env.store.group(key.number())?;
-        let (state, _) = read_state(found.state.as_ref()?).ok()?;
+        let state = read_state(found.state.as_ref()?).ok()?.state;
         let is_same = found.applied.index == record.last() && state.hard.term == record.term();
         (is_same && found.entries.is_empty()).then_some(found)
     }
@@ -160,8 +160,10 @@ impl ConsistentGroups {
 
 /// Whether the store has all of a group, and nothing else of it.
 fn is_whole(held: &HeldGroup, found: &FoundGroup) -> bool {
-    let Some(Ok((state, None))) = found.state.as_ref().map(read_state) else { return false };
-    held.group.is_kept(&state)
+    let Some(Ok(stored)) = found.state.as_ref().map(read_state) else { return false };
+    held.group.is_kept(&stored.state)
+        && stored.checkpoint.is_none()
+        && stored.dropped_at == held.dropped_at
         && held.group.applied_entry() == Some((found.applied.index, found.applied.term))
         && found.commit == found.applied.index
         && found.entries.is_empty()

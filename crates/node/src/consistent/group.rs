@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use base::Monotonic;
 use base::rng::SplitMix64;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use engine::{FoundContents, FoundEntry, FoundGroup, GroupNumber, LogPlace};
+use engine::{FoundContents, FoundEntry, FoundGroup, GroupNumber, LogPlace, Seq};
 use kv::consistent::{join_object, version_of};
 use membership::state::Founding;
 use protocol::peer::{Malformed, Reader};
@@ -62,6 +62,9 @@ pub(super) struct HeldGroup {
     pub receiver: Receiver,
     /// The receiver's record of a catch-up, as it was handed out last. It is written with the group's state.
     pub checkpoint: Option<Checkpoint>,
+    /// The version with which this voter has dropped the group's keys last; 0 for never. The store lost nothing of them
+    /// before. It is written with the group's state.
+    pub dropped_at: Seq,
     /// The part that it receives now.
     pub part: IncomingPart,
     /// The node that sends the catch-up.
@@ -118,19 +121,36 @@ impl HeldGroup {
         self.checkpoint.is_none() && !self.is_held() && self.group.can_ask_leader()
     }
 
-    /// The bytes of its state as the store keeps them: the length of the group's state (u16), the group's state, and
-    /// the record of a catch-up if there is one.
+    /// The bytes of its state as the store keeps them.
     pub fn stored_state(&self, state: &GroupState) -> Bytes {
-        put_state(state, self.checkpoint.as_ref())
+        put_state(state, self.checkpoint.as_ref(), self.dropped_at)
     }
 }
 
-/// A state and the record of a catch-up as stored bytes.
-pub(super) fn put_state(state: &GroupState, checkpoint: Option<&Checkpoint>) -> Bytes {
+/// A group's state as its store keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StoredState {
+    pub state: GroupState,
+    /// The record of a catch-up.
+    pub checkpoint: Option<Checkpoint>,
+    /// The version of the last drop of the group's keys; 0 for none.
+    pub dropped_at: Seq,
+}
+
+/// The byte before the version of a drop. Versions of checkpoints, which may stand in its place, are lower.
+const DROP_MARK: u8 = 0x80;
+
+/// The stored bytes of a state: the length of the group's state (u16), the group's state, the version of the last drop of
+/// the group's keys and the record of a catch-up, if there are such.
+pub(super) fn put_state(state: &GroupState, checkpoint: Option<&Checkpoint>, dropped_at: Seq) -> Bytes {
     let state = state.encode();
     let mut out = BytesMut::with_capacity(2 + state.len());
     out.put_u16_le(u16::try_from(state.len()).expect("a state has a few voters"));
     out.put_slice(&state);
+    if dropped_at > Seq(0) {
+        out.put_u8(DROP_MARK);
+        out.put_u64_le(dropped_at.0);
+    }
     if let Some(checkpoint) = checkpoint.map(Checkpoint::encode).filter(|it| it.len() <= CHECKPOINT_MAX) {
         out.put_slice(&checkpoint);
     }
@@ -141,8 +161,8 @@ pub(super) fn put_state(state: &GroupState, checkpoint: Option<&Checkpoint>) -> 
 /// not written; a start then goes on at the place before.
 const CHECKPOINT_MAX: usize = 3 << 10;
 
-/// The group's state and the record of a catch-up, of stored bytes.
-pub(super) fn read_state(bytes: &Bytes) -> Result<(GroupState, Option<Checkpoint>), Malformed> {
+/// The group's state, of stored bytes.
+pub(super) fn read_state(bytes: &Bytes) -> Result<StoredState, Malformed> {
     let mut fields = Reader::new(bytes.clone());
     let len = usize::from(fields.u16()?);
     let mut rest = fields.rest();
@@ -151,8 +171,14 @@ pub(super) fn read_state(bytes: &Bytes) -> Result<(GroupState, Option<Checkpoint
     }
     let state = GroupState::read(rest.slice(..len))?;
     rest.advance(len);
+    let mut dropped_at = Seq(0);
+    if rest.first() == Some(&DROP_MARK) {
+        let mut fields = Reader::new(rest.slice(1..));
+        dropped_at = Seq(fields.u64()?);
+        rest = fields.rest();
+    }
     let checkpoint = if rest.is_empty() { None } else { Some(Checkpoint::read(rest)?) };
-    Ok((state, checkpoint))
+    Ok(StoredState { state, checkpoint, dropped_at })
 }
 
 /// The epoch of a group's state, of stored bytes.
@@ -191,6 +217,13 @@ pub(super) fn epoch_of(env: &Env, id: &GroupId) -> Option<u16> {
     epoch_in(env.agreement.foundings.get(&id.n_val)?, id.founding)
 }
 
+/// The part of a stored state that is about the group's keys.
+#[derive(Default)]
+struct KeysRecord {
+    checkpoint: Option<Checkpoint>,
+    dropped_at: Seq,
+}
+
 /// The reason why a found group does not take part.
 enum Refused {
     /// Its state is of another founding or epoch, or of an earlier birth of the store.
@@ -205,9 +238,10 @@ fn stored_of(
     found: FoundGroup,
     (founding, epoch): (u64, u16),
     voter: VoterId,
-) -> Result<(Stored, Option<Checkpoint>), Refused> {
+) -> Result<(Stored, KeysRecord), Refused> {
     let bytes = found.state.as_ref().ok_or(Refused::Contradiction)?;
-    let (state, checkpoint) = read_state(bytes).map_err(|_| Refused::Contradiction)?;
+    let StoredState { state, checkpoint, dropped_at } =
+        read_state(bytes).map_err(|_| Refused::Contradiction)?;
     if (state.founding, state.epoch) != (founding, epoch) || !state.configuration.has(voter) {
         return Err(Refused::Foreign);
     }
@@ -221,7 +255,7 @@ fn stored_of(
         suspect_through: found.suspect_through,
         is_incomplete: checkpoint.as_ref().is_some_and(|known| known.is_incomplete),
     };
-    Ok((stored, checkpoint))
+    Ok((stored, KeysRecord { checkpoint, dropped_at }))
 }
 
 impl ConsistentGroups {
@@ -268,7 +302,7 @@ impl ConsistentGroups {
             founding: founding.number,
         };
         let record = self.dormant.get(key).copied();
-        let Some((stored, checkpoint)) = self.take_stored(env, key, identity, epoch) else { return false };
+        let Some((stored, keys)) = self.take_stored(env, key, identity, epoch) else { return false };
         let applied = stored.progress.applied.0;
         for voter in voters.iter_mut().filter(|it| voter_of(env, it.node, key.prefix).is_none()) {
             // Its process registers soon. The group's state has its voter then.
@@ -290,7 +324,7 @@ impl ConsistentGroups {
                 return false;
             }
         };
-        self.add(env, key, (group, id, voters, identity.voter), checkpoint, applied);
+        self.add(env, key, (group, id, voters, identity.voter), keys, applied);
         true
     }
 
@@ -322,7 +356,7 @@ impl ConsistentGroups {
         key: GroupKey,
         identity: Identity,
         epoch: u16,
-    ) -> Option<(Stored, Option<Checkpoint>)> {
+    ) -> Option<(Stored, KeysRecord)> {
         let found = match self.dormant.take(key) {
             Some(record) => Some(Self::found_as_unloaded(env, key, &record).ok_or(Refused::Contradiction)),
             None => self.found.remove(&key).map(Ok),
@@ -343,9 +377,7 @@ impl ConsistentGroups {
             self.left.remove(&key);
         }
         // Keys of an earlier epoch may be of writes that the recovery has lost.
-        if epoch > 0 && drop_keys(env, key).is_err() {
-            return None;
-        }
+        let dropped_at = if epoch > 0 { drop_keys(env, key).ok()? } else { Seq(0) };
 
         let first = Self::first_voters(env, key)?;
         let configuration = Configuration::of_voters(first).with_learner(identity.voter);
@@ -357,7 +389,7 @@ impl ConsistentGroups {
             suspect_through: None,
             is_incomplete: false,
         };
-        Some((new, None))
+        Some((new, KeysRecord { checkpoint: None, dropped_at }))
     }
 
     /// Keeps a group closed whose state contradicts its entries, and tells that the store forgot.
@@ -372,7 +404,7 @@ impl ConsistentGroups {
         env: &mut Env,
         key: GroupKey,
         (group, id, voters, voter): (Group, GroupId, Vec<VoterId>, VoterId),
-        checkpoint: Option<Checkpoint>,
+        KeysRecord { checkpoint, dropped_at }: KeysRecord,
         applied: u64,
     ) {
         let needs_drop = checkpoint.as_ref().is_some_and(|it| it.is_incomplete && it.base == 0);
@@ -387,6 +419,7 @@ impl ConsistentGroups {
             voters,
             receiver,
             checkpoint,
+            dropped_at,
             part: IncomingPart::default(),
             sender: None,
             senders: BTreeMap::new(),
@@ -430,26 +463,34 @@ mod tests {
     use strong::catch_up::Place;
 
     #[test]
-    fn a_stored_state_has_the_checkpoint_behind_it() {
+    fn a_stored_state_has_the_records_of_its_keys_behind_it() {
         let voter = VoterId::of_number(0x1_0000_0000_0007).expect("it has a birth");
         let state = GroupState::found(9, Configuration::of_voters([voter]));
         let place = Place::Key(Bytes::from_static(b"k"));
         let checkpoint =
             Checkpoint { number: 5, base: 1, is_incomplete: false, place, snapshot: (2, 1), left_out: 0 };
-        let plain = put_state(&state, None);
-        let both = put_state(&state, Some(&checkpoint));
+        let plain = put_state(&state, None, Seq(0));
+        let both = put_state(&state, Some(&checkpoint), Seq(0));
         assert_eq!(plain[..2], u16::try_from(state.encode().len()).expect("it is short").to_le_bytes());
         assert_eq!(both, [&plain[..], &checkpoint.encode()].concat());
-        assert_eq!(read_state(&plain), Ok((state.clone(), None)));
+        let stored = |checkpoint, dropped_at| StoredState { state: state.clone(), checkpoint, dropped_at };
+        assert_eq!(read_state(&plain), Ok(stored(None, Seq(0))));
         assert_eq!(read_epoch(&plain), Some(state.epoch));
-        assert_eq!(read_state(&both), Ok((state.clone(), Some(checkpoint.clone()))));
+        assert_eq!(read_state(&both), Ok(stored(Some(checkpoint.clone()), Seq(0))));
         for len in (0..both.len()).filter(|len| *len != plain.len()) {
             assert!(read_state(&both.slice(..len)).is_err(), "{len} bytes");
         }
 
+        let dropped = put_state(&state, None, Seq(0x0102));
+        assert_eq!(dropped, [&plain[..], b"\x80\x02\x01\0\0\0\0\0\0"].concat());
+        assert_eq!(read_state(&dropped), Ok(stored(None, Seq(0x0102))));
+        let all = put_state(&state, Some(&checkpoint), Seq(0x0102));
+        assert_eq!(all, [&dropped[..], &checkpoint.encode()].concat());
+        assert_eq!(read_state(&all), Ok(stored(Some(checkpoint.clone()), Seq(0x0102))));
+
         let long = Place::Key(vec![b'k'; CHECKPOINT_MAX].into());
         let long = Checkpoint { place: long, ..checkpoint };
-        assert_eq!(put_state(&state, Some(&long)), plain, "it is left out");
+        assert_eq!(put_state(&state, Some(&long), Seq(0)), plain, "it is left out");
     }
 
     #[test]

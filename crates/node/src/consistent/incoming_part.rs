@@ -85,7 +85,7 @@ impl ConsistentGroups {
         let mut part = IncomingPart { drops, items, ..IncomingPart::default() };
         let keys: Vec<Bytes> = part.items.iter().map(|item| item.key.clone()).collect();
         for name in keys {
-            match env.store.lookup(&name, Want::Head) {
+            match env.store.lookup_since(&name, Want::Head, held.dropped_at) {
                 Lookup::Done(found) => part.on_found(&name, found),
                 Lookup::NeedsIo(id) => {
                     part.missing += 1;

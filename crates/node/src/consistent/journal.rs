@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use base::Monotonic;
 use bytes::Bytes;
-use engine::{AppliedRange, Contents, GroupBatch, Jsn, LogPlace, Lookup, ProposedEntry, Want};
+use engine::{AppliedRange, Contents, GroupBatch, Jsn, LogPlace, Lookup, ProposedEntry, Seq, Want};
 use kv::consistent::{split_object, stored_version, tombstone};
 use object::key;
 use strong::catch_up::{Item, Place, ReceiverInput};
@@ -198,7 +198,7 @@ impl ConsistentGroups {
         for entry in entries.iter().filter(|entry| entry.index <= through) {
             let Some(write) = entry.payload.write() else { continue };
             if !held.known.contains_key(&write.key) {
-                match env.store.lookup(&write.key, Want::Head) {
+                match env.store.lookup_since(&write.key, Want::Head, held.dropped_at) {
                     Lookup::Done(found) => {
                         let version = found.ok().flatten().map(|found| index_of(&found.head));
                         held.known.insert(write.key.clone(), version);
@@ -321,10 +321,10 @@ fn write_state(env: &mut Env, key: GroupKey, held: &HeldGroup) -> Result<Jsn, en
 /// knows it.
 ///
 /// A store that refuses it half-way gets all of it again.
-fn write_part(env: &mut Env, key: GroupKey, held: &HeldGroup) -> Result<Jsn, engine::Error> {
+fn write_part(env: &mut Env, key: GroupKey, held: &mut HeldGroup) -> Result<Jsn, engine::Error> {
     if held.part.drops() {
         write_state(env, key, held)?;
-        drop_keys(env, key)?;
+        held.dropped_at = drop_keys(env, key)?;
     }
     let items: Vec<&Item> = held.part.newer_items().collect();
     let objects: Vec<(Bytes, Bytes)> = items
@@ -352,17 +352,20 @@ fn write_part(env: &mut Env, key: GroupKey, held: &HeldGroup) -> Result<Jsn, eng
     write_state(env, key, held)
 }
 
-/// Drops all keys of a group.
-pub(super) fn drop_keys(env: &mut Env, group: GroupKey) -> Result<(), engine::Error> {
-    let ranges: Vec<key::KeyRange> = types_of(env, group.n_val)
-        .iter()
-        .map(|bucket_type| key::objects_of_type(group.prefix, bucket_type))
-        .collect();
+/// Drops all keys of a group; tells the version of the drop.
+pub(super) fn drop_keys(env: &mut Env, group: GroupKey) -> Result<Seq, engine::Error> {
+    let ranges = ranges_of(env, group);
     let drops: Vec<engine::Write<'_>> = ranges
         .iter()
         .map(|range| engine::Write::DropRange { start: &range.start, end: &range.end })
         .collect();
-    if drops.is_empty() { Ok(()) } else { env.store.write(&drops).map(drop) }
+    if drops.is_empty() { Ok(Seq(0)) } else { env.store.write(&drops) }
+}
+
+/// The keys of a group.
+pub(super) fn ranges_of(env: &Env, group: GroupKey) -> Vec<key::KeyRange> {
+    let types = types_of(env, group.n_val).into_iter();
+    types.map(|bucket_type| key::objects_of_type(group.prefix, &bucket_type)).collect()
 }
 
 /// The consistent bucket types with groups of so many voters.

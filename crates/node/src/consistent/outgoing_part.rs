@@ -91,12 +91,17 @@ impl ConsistentGroups {
             let behind = |after: &Bytes| [&after[..], &[0]].concat().into();
             let start: Bytes = wanted.after.as_ref().map_or_else(|| range.start.into(), behind);
             let types: BTreeSet<Bytes> = types_of(env, key.n_val).into_iter().collect();
+            if types.is_empty() {
+                // This node does not know yet which keys are the group's.
+                self.break_catch_up(key, of);
+                continue;
+            }
             let above = wanted.above;
             let visitor = move |key: &[u8], head: &[u8]| {
                 let is_newer = || stored_version(head).is_ok_and(|version| version.index() > above);
                 if is_of(&types, key) && is_newer() { Visit::Take } else { Visit::Skip }
             };
-            match self.scan(env, start, range.end.into(), PART_KEYS_MAX, visitor) {
+            match self.scan(env, key, start..range.end.into(), PART_KEYS_MAX, visitor) {
                 Some(id) => drop(self.scans.insert(id, Scan::Part(wanted))),
                 None => self.break_catch_up(key, of),
             }
@@ -126,9 +131,10 @@ impl ConsistentGroups {
         };
         self.transfers.parts.last += 1;
         let number = self.transfers.parts.last;
+        let dropped_at = self.dropped_at(wanted.key);
         for (key, _) in page.items.iter() {
             let key = Bytes::copy_from_slice(key);
-            match env.store.lookup(&key, Want::Value) {
+            match env.store.lookup_since(&key, Want::Value, dropped_at) {
                 Lookup::Done(found) => {
                     self.note_damage(wanted.key, &found);
                     part.add(key, found);

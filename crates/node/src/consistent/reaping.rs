@@ -104,6 +104,7 @@ impl Deletions {
 
 /// A search for tombstones of a group.
 pub(super) struct TombstoneSearch {
+    key: GroupKey,
     through: u64,
     end: Bytes,
     types: Arc<BTreeSet<Bytes>>,
@@ -138,7 +139,7 @@ impl ConsistentGroups {
         self.deletions.on_reaped(key, through);
         let types = Arc::new(types_of(env, key.n_val).into_iter().collect());
         let range = key::objects_at(key.prefix);
-        let search = TombstoneSearch { through, end: range.end.into(), types };
+        let search = TombstoneSearch { key, through, end: range.end.into(), types };
         self.look_for_tombstones(env, range.start.into(), search);
     }
 
@@ -147,7 +148,7 @@ impl ConsistentGroups {
         let visitor = move |key: &[u8], head: &[u8]| {
             if is_of(&wanted, key) && is_reaped(head, through) { Visit::Take } else { Visit::Skip }
         };
-        if let Some(id) = self.scan(env, start, search.end.clone(), REAPED_AT_ONCE, visitor) {
+        if let Some(id) = self.scan(env, search.key, start..search.end.clone(), REAPED_AT_ONCE, visitor) {
             self.scans.insert(id, Scan::Tombstones(search));
         }
     }

@@ -19,12 +19,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use engine::{Contents, FoundContents, FoundGroup, GroupBatch, GroupNumber, LogPlace, ProposedEntry};
+use engine::{Contents, FoundContents, FoundGroup, GroupBatch, GroupNumber, LogPlace, ProposedEntry, Seq};
 use membership::state::{Founding, StoreBirths};
 use ring::RingSize;
 use strong::group::{Configuration, GroupState, Payload, Progress, RecoverError, Survivor, VoterId};
 
-use super::group::{GroupKey, entry_of, place_of, put_state, read_state};
+use super::group::{GroupKey, StoredState, entry_of, place_of, put_state, read_state};
 use crate::hop::ShardId;
 use crate::peer::NodeId;
 
@@ -164,7 +164,7 @@ pub(super) fn as_founded(key: GroupKey, founding: &Founding, first: BTreeSet<Vot
     let state = GroupState::found(founding.number, Configuration::of_voters(first));
     FoundGroup {
         group: key.number(),
-        state: Some(put_state(&state, None)),
+        state: Some(put_state(&state, None, Seq(0))),
         applied: place_of(Progress::FOUNDED.applied),
         commit: Progress::FOUNDED.commit,
         entries: Vec::new(),
@@ -179,7 +179,8 @@ fn recover(
     cluster: &KnownCluster,
 ) -> Result<RecoverableGroup, RecoverGroupError> {
     let bytes = found.state.as_ref().ok_or(RecoverGroupError::Damaged)?;
-    let (state, checkpoint) = read_state(bytes).map_err(|_| RecoverGroupError::Damaged)?;
+    let StoredState { state, checkpoint, dropped_at } =
+        read_state(bytes).map_err(|_| RecoverGroupError::Damaged)?;
     if state.founding != founding.number {
         return Err(RecoverError::NoSurvivor.into());
     }
@@ -194,7 +195,7 @@ fn recover(
     if found.suspect_through.is_some() {
         return Err(RecoverGroupError::Suspect);
     }
-    restarted(&found, here, next)
+    restarted(&found, here, next, dropped_at)
 }
 
 /// The unapplied entries of a group that have a configuration.
@@ -214,6 +215,7 @@ pub(super) fn restarted(
     found: &FoundGroup,
     here: VoterId,
     next: GroupState,
+    dropped_at: Seq,
 ) -> Result<RecoverableGroup, RecoverGroupError> {
     let emptied = configurations(found)?.into_iter().map(|(place, _)| place).collect();
     let last = found.entries.last().map_or(found.applied, |last| last.place);
@@ -221,7 +223,7 @@ pub(super) fn restarted(
     Ok(RecoverableGroup {
         group: found.group,
         // A catch-up without an effect ends: its sender may be lost.
-        state: put_state(&next, None),
+        state: put_state(&next, None, dropped_at),
         emptied: (emptied, Payload::First.encode()),
         survivor: Survivor { voter: here, last: (last.index, last.term), commit },
         voters: next.configuration.voters,
@@ -268,7 +270,7 @@ mod tests {
         let configuration = Configuration::of_voters([0, 1, 2].map(|node| voter(node, 7)));
         let mut found = FoundGroup {
             group: GroupKey { n_val: 3, prefix: PREFIX }.number(),
-            state: Some(put_state(&GroupState::found(5, configuration), None)),
+            state: Some(put_state(&GroupState::found(5, configuration), None, Seq(0))),
             applied: LogPlace { index: 4, term: 2 },
             commit: 3,
             entries: vec![entry(&Payload::First)],
@@ -326,7 +328,7 @@ mod tests {
             Configuration { outgoing, ..Configuration::of_voters(next) }
         }
         let applied = |it: &mut FoundGroup| {
-            it.state = Some(put_state(&GroupState::found(5, joint()), None));
+            it.state = Some(put_state(&GroupState::found(5, joint()), None, Seq(0)));
         };
         let unapplied = |it: &mut FoundGroup| it.entries = vec![entry(&Payload::Configuration(joint()))];
         for (change, emptied) in [(applied as fn(&mut FoundGroup), 0), (unapplied, 1)] {
@@ -372,7 +374,7 @@ mod tests {
         assert_eq!(judged(&[1, 2], change), Err(RecoverError::MajorityLives.into()), "it may be committed");
         let founding = |it: &mut FoundGroup| {
             let state = GroupState::found(6, Configuration::of_voters([voter(0, 7)]));
-            it.state = Some(put_state(&state, None));
+            it.state = Some(put_state(&state, None, Seq(0)));
         };
         assert_eq!(judged(&[1, 2], founding), Err(RecoverError::NoSurvivor.into()), "another founding");
     }

@@ -186,7 +186,7 @@ impl ConsistentGroups {
         if let Some(error) = refusal {
             return pending.reply(env, Err(store_error(error)));
         }
-        match env.store.lookup(&pending.ledger_key(), Want::Head) {
+        match env.store.lookup_since(&pending.ledger_key(), Want::Head, self.dropped_at(pending.group)) {
             Lookup::Done(found) => self.propose(env, pending, plan, found),
             Lookup::NeedsIo(id) => {
                 self.note_lookup(env, &mut pending, Want::Head);
@@ -305,7 +305,7 @@ impl ConsistentGroups {
     /// Looks the key of a confirmed read up.
     fn look_up(&mut self, env: &mut Env, mut pending: Pending) {
         let want = want_of(&pending);
-        match env.store.lookup(&pending.ledger_key(), want) {
+        match env.store.lookup_since(&pending.ledger_key(), want, self.dropped_at(pending.group)) {
             Lookup::Done(found) => self.end_read(env, pending, found),
             Lookup::NeedsIo(id) => {
                 self.note_lookup(env, &mut pending, want);

@@ -151,6 +151,15 @@ impl Store {
         of_any!(self, it => it.lookup(key, want))
     }
 
+    /// [`Store::lookup`] of a key that was dropped with the version `dropped_at` ([`engine::Store::lookup_since`]). Only the
+    /// engine knows of losses.
+    pub fn lookup_since(&mut self, key: &[u8], want: Want, dropped_at: Seq) -> Lookup {
+        match self {
+            Store::Engine(store) => store.lookup_since(key, want, dropped_at),
+            _ => self.lookup(key, want),
+        }
+    }
+
     /// Applies a batch, all of it or nothing, and tells the version of its last write.
     #[inline]
     pub fn write(&mut self, batch: &[Write<'_>]) -> Result<Seq, Error> {
@@ -256,6 +265,14 @@ impl Store {
     /// Starts a scan; an event will bring its page.
     pub fn scan(&mut self, request: ScanRequest) -> Result<ScanId, Error> {
         of_any!(self, it => it.scan(request))
+    }
+
+    /// [`Store::scan`] of keys that were dropped with the version `dropped_at` ([`engine::Store::scan_since`]).
+    pub fn scan_since(&mut self, request: ScanRequest, dropped_at: Seq) -> Result<ScanId, Error> {
+        match self {
+            Store::Engine(store) => store.scan_since(request, dropped_at),
+            _ => self.scan(request),
+        }
     }
 
     /// [`Store::scan`] of what buckets of one type have, or their index entries.
@@ -369,7 +386,12 @@ impl Store {
 
     /// Whether versions of keys from `start` up to `end` may have been lost.
     pub fn check_range(&self, start: &[u8], end: &[u8]) -> Result<(), Error> {
-        self.engine_part().map_or(Ok(()), |store| store.check_range(start, end))
+        self.check_range_since(start, end, Seq(0))
+    }
+
+    /// The same of keys that were dropped with the version `dropped_at` ([`engine::Store::check_range_since`]).
+    pub fn check_range_since(&self, start: &[u8], end: &[u8], dropped_at: Seq) -> Result<(), Error> {
+        self.engine_part().map_or(Ok(()), |store| store.check_range_since(start, end, dropped_at))
     }
 
     /// Takes the ranges that background work has found to have lost something since the last call.

@@ -5,8 +5,10 @@
 use crate::common::{HandClock, Hold, open_store};
 use base::rng::SplitMix64;
 use engine::backup::renewed;
-use engine::{Durability, Options, manifest};
+use engine::lost::LostRange;
+use engine::{Damage, Durability, Options, Seq, manifest};
 use node::{FoundBirth, Layout, Output, Reaping, Shard, ShardConfig, ShardId, layout, read_birth};
+use object::key;
 use os::OsDisk;
 use ring::{Birth, Ring, RingSize, RingVersion};
 use std::path::Path;
@@ -120,4 +122,32 @@ fn a_restored_store_has_no_birth_until_it_gets_one() {
     drop(shard);
     let found = FoundBirth { stored: Some(birth(8)), is_complete: true, is_restored: false, is_alone: false };
     assert_eq!(open(data.path(), &hold).1, found);
+}
+
+#[test]
+fn a_loss_costs_the_birth_that_it_may_concern_and_no_later_one() {
+    let data = tempfile::tempdir().unwrap();
+    let hold = Arc::default();
+    let (mut shard, _) = open(data.path(), &hold);
+    shard.keep_birth(birth(7));
+    told(&mut shard);
+    drop(shard);
+    let (disk, dir) = (&mut OsDisk::blocking(), layout::shard_dir(data.path(), 0));
+    let mut state = manifest::find(disk, &dir).unwrap().unwrap().state;
+    let damage = Damage { file: "1.seg".to_owned(), offset: 64, what: "record header checksum" };
+    let group = [key::TAG_GROUP];
+    for keys in [(key::BIRTH, key::BIRTH), (&group[..], &[key::TAG_GROUP, 0xff][..])] {
+        state.lost.push(LostRange::of_keys(keys.0, keys.1, Seq(1_000), damage.clone()));
+    }
+    state.last_seq = Seq(1_000);
+    manifest::write(disk, &dir, &state).unwrap();
+    let (mut shard, found) = open(data.path(), &hold);
+    assert_eq!((found.stored, found.is_complete), (None, false), "a newer one may be lost");
+    shard.keep_birth(birth(8));
+    told(&mut shard);
+    drop(shard);
+
+    // The loss lasts, as other keys may be concerned.
+    let (_, found) = open(data.path(), &hold);
+    assert_eq!((found.stored, found.is_complete), (Some(birth(8)), true), "the loss is older");
 }
