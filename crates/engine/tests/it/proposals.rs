@@ -7,9 +7,10 @@
 use crate::common::disk::MemoryDisk;
 use crate::common::groups::{GROUPS, LogEntry, Op, STATE_TAG, World, key, options, run};
 use base::rng::SplitMix64;
+use engine::lost::LostRange;
 use engine::{
-    Contents, Durability, Embedded, Error, FoundContents, GroupBatch, GroupKeys, GroupNumber, LogPlace,
-    Machine, Options, PROPOSALS_BYTES_MAX, ProposedEntry, Seq,
+    Contents, Damage, Durability, Embedded, Error, FoundContents, GroupBatch, GroupKeys, GroupNumber,
+    LogPlace, Machine, Options, PROPOSALS_BYTES_MAX, ProposedEntry, Seq, manifest,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -294,6 +295,28 @@ fn a_rebuilt_ledger_tells_that_groups_may_be_lost() {
     world.step(&Op::Flush);
     left_of_none(&mut world);
     assert!(world.store().store().may_have_lost_groups(Seq(0)));
+}
+
+/// What an operator gives up are keys: the owner is to know of the states that may be gone with them.
+#[test]
+fn an_accepted_loss_of_states_is_told_until_the_owner_has_noted_it() {
+    let mut world = six_entries();
+    world.store.take().unwrap().close().unwrap();
+    let (mut disk, dir) = (world.disk.after_kill(), Path::new("/store"));
+    let mut state = manifest::find(&mut disk, dir).unwrap().unwrap().state;
+    let damage = Damage { file: "1.tbl".to_owned(), offset: 0, what: "block checksum" };
+    state.lost.push(LostRange::of_keys(&[STATE_TAG], &[STATE_TAG, 0xff], Seq(1_000), damage));
+    manifest::write(&mut disk, dir, &state).unwrap();
+    world.disk = disk;
+
+    world.open();
+    assert_eq!(world.store().store().accept_losses().len(), 1);
+    assert!(world.store().store().may_have_lost_groups(Seq(0)));
+    world.store.take().unwrap().close().unwrap();
+    left_of_none(&mut world);
+    assert!(world.store().store().may_have_lost_groups(Seq(0)));
+    world.store().store().forget_lost_groups();
+    assert!(!world.store().store().may_have_lost_groups(Seq(0)));
 }
 
 fn left_of_none(world: &mut World) {
