@@ -23,6 +23,15 @@ pub struct Jsn(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(pub u64);
 
+/// Version and record of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct WrittenAt {
+    /// When it became visible.
+    pub seq: Seq,
+    /// Its record.
+    pub jsn: Jsn,
+}
+
 /// The longest key the engine takes: a bucket type, a bucket and a key of 64 KiB each, escaped at worst twice.
 pub const KEY_BYTES_MAX: usize = 400 << 10;
 

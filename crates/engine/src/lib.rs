@@ -33,7 +33,7 @@ pub mod table;
 
 pub use compression::{Codec, CompressAt};
 pub use embedded::{Embedded, Jobs, Machine};
-pub use entry::{Entry, Jsn, Location, Seq};
+pub use entry::{Entry, Jsn, Location, Seq, WrittenAt};
 pub use error::{Damage, Error};
 pub use index::{Before, Indexing};
 pub use proposals::{

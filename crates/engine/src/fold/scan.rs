@@ -12,7 +12,7 @@
 
 use super::Items;
 use super::at_hand::AtHand;
-use crate::entry::{Entry, Seq};
+use crate::entry::{Entry, WrittenAt};
 use crate::error::Error;
 use crate::merge::{MergeIter, Source};
 use crate::read::Snapshot;
@@ -246,7 +246,7 @@ pub fn read_newest(
     disk: &mut dyn Disk,
     snapshot: &Snapshot,
     key: &[u8],
-) -> Result<Option<(Seq, Bytes)>, Error> {
+) -> Result<Option<(WrittenAt, Bytes)>, Error> {
     let mut iter = snapshot.iter();
     iter.seek(disk, key)?;
     let Some(item) = iter.item().filter(|item| item.key == key) else {
@@ -255,7 +255,8 @@ pub fn read_newest(
     snapshot.lost.check_found(key, item.seq)?;
     let entry = Entry::decode(item.entry)?;
     let is_gone = snapshot.is_gone(item.key, item.seq, &entry);
-    Ok((!is_gone).then(|| (item.seq, Bytes::copy_from_slice(entry.head))))
+    let written = WrittenAt { seq: item.seq, jsn: entry.jsn };
+    Ok((!is_gone).then(|| (written, Bytes::copy_from_slice(entry.head))))
 }
 
 /// Everything in a range, at once and in memory: for start-up and tools. Blocks. An error if versions were lost there.

@@ -16,6 +16,7 @@ use super::{Store, Write};
 use crate::compaction::DeadRecord;
 use crate::entry::{
     ENTRY_PREFIX_BYTES_MAX, Entry, HEAD_BYTES_MAX, Jsn, KEY_BYTES_MAX, Location, Seq, VALUE_BYTES_MAX,
+    WrittenAt,
 };
 use crate::error::Error;
 use crate::journal::record::{self, Kind};
@@ -34,6 +35,9 @@ use std::collections::BTreeSet;
 /// Without a tag of states the store takes none.
 const NO_GROUPS: Error = Error::Refused("an entry of a consistent group, in a store that keeps none");
 
+/// It is not known which records were lost.
+pub(super) const LOST_ANYWHERE: Jsn = Jsn(u64::MAX);
+
 /// Entries are appended again once so many segments are newer than theirs.
 const NEWER_SEGMENTS_MAX: usize = 2;
 
@@ -50,8 +54,8 @@ pub(super) struct Groups {
     pub(super) stash: Stash,
     /// Whether there ever was a group.
     pub(super) is_used: bool,
-    /// Whether states or entries may have been lost without a trace.
-    pub(super) may_be_lost: bool,
+    /// States or entries may have been lost without a trace, in records below this number.
+    pub(super) lost_before: Option<Jsn>,
     /// The groups that the open found, until they are taken.
     pub(super) found: Vec<FoundGroup>,
     /// A segment has begun since it was seen to that no entry is too old.
@@ -72,10 +76,15 @@ impl Groups {
             takes: told.is_some(),
             state_tag: told.or(known_tag),
             is_used: known.is_some(),
-            may_be_lost: known.is_some_and(|known| known.may_be_lost),
+            lost_before: known.is_some_and(|known| known.may_be_lost).then_some(LOST_ANYWHERE),
             may_have_old: true,
             ..Groups::default()
         })
+    }
+
+    /// Notes that states or entries may have been lost in records below a number.
+    pub(super) fn note_lost(&mut self, before: Jsn) {
+        self.lost_before = self.lost_before.max(Some(before));
     }
 
     /// The entry that was written first, of those that are not applied.
@@ -87,7 +96,7 @@ impl Groups {
     pub(super) fn describe(&self, record: &mut Option<GroupsRecord>) {
         if self.is_used {
             let record = record.get_or_insert_default();
-            (record.state_tag, record.may_be_lost) = (self.state_tag, self.may_be_lost);
+            (record.state_tag, record.may_be_lost) = (self.state_tag, self.lost_before.is_some());
         }
     }
 
@@ -316,24 +325,24 @@ impl Store {
         Ok(Jsn(self.writer.next_jsn().0 - 1))
     }
 
-    /// Whether states or entries of groups, which were written as the version `since` or later, may have been lost
-    /// without a trace. It stays so until [`Store::forget_lost_groups`], but for losses of ranges of keys.
-    pub fn may_have_lost_groups(&self, since: Seq) -> bool {
+    /// Whether states or entries of groups that were written behind `since` may have been lost without a trace. It stays
+    /// so until [`Store::forget_lost_groups`], but for losses of ranges of keys.
+    pub fn may_have_lost_groups(&self, since: WrittenAt) -> bool {
         self.groups.as_ref().is_some_and(|groups| {
             let end = groups.state_tag.map(|tag| tag.checked_add(1));
             let is_in_range = groups.state_tag.is_some_and(|tag| {
                 let end: &[u8] = &end.flatten().map_or(Vec::new(), |end| vec![end]);
-                self.check_range_since(&[tag], end, since).is_err()
+                self.check_range_since(&[tag], end, since.seq).is_err()
             });
-            groups.may_be_lost || is_in_range
+            groups.lost_before.is_some_and(|before| before > since.jsn) || is_in_range
         })
     }
 
     /// Notes that the owner knows of what may have been lost: its groups take part under another name from now on. The
     /// next manifest says so. Losses of ranges of keys go on to count ([`Store::accept_losses`]).
     pub fn forget_lost_groups(&mut self) {
-        if let Some(groups) = self.groups.as_mut().filter(|groups| groups.may_be_lost) {
-            groups.may_be_lost = false;
+        if let Some(groups) = self.groups.as_mut().filter(|groups| groups.lost_before.is_some()) {
+            groups.lost_before = None;
             self.maintenance.edits.push(super::maintenance::Edit::default());
         }
     }

@@ -10,7 +10,7 @@ use engine::check::{Finding, FindingKind, check_store};
 use engine::fold::{Control, FoldRequest, KeyRange, Visited, What};
 use engine::{
     AppliedRange, Codec, Contents, Durability, Embedded, Error, FoundContents, FoundGroup, GroupBatch,
-    GroupKeys, GroupNumber, LogPlace, Machine, Options, ProposedEntry, Seq, Store,
+    GroupKeys, GroupNumber, LogPlace, Machine, Options, ProposedEntry, Store, WrittenAt,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -149,7 +149,7 @@ impl World {
         self.disk = disk;
         self.open();
         let found = self.store().store().take_groups();
-        assert!(!self.store().store().may_have_lost_groups(Seq(0)));
+        assert!(!self.store().store().may_have_lost_groups(WrittenAt::default()));
         self.compare(&found);
         self.compare_objects();
     }

@@ -7,10 +7,11 @@
 use crate::common::disk::MemoryDisk;
 use crate::common::groups::{GROUPS, LogEntry, Op, STATE_TAG, World, key, options, run};
 use base::rng::SplitMix64;
+use engine::fold::read_newest;
 use engine::lost::LostRange;
 use engine::{
-    Contents, Damage, Durability, Embedded, Error, FoundContents, GroupBatch, GroupKeys, GroupNumber,
-    LogPlace, Machine, Options, PROPOSALS_BYTES_MAX, ProposedEntry, Seq, manifest,
+    Contents, Damage, Durability, Embedded, Error, FoundContents, GroupBatch, GroupKeys, GroupNumber, Jsn,
+    LogPlace, Machine, Options, PROPOSALS_BYTES_MAX, ProposedEntry, Seq, WrittenAt, manifest,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -147,7 +148,7 @@ fn a_damaged_entry_makes_its_group_suspect() {
     assert_eq!(left(&mut world, |_| {}), (3, 4, None));
     // Entry 4 has index 6. What stands behind it is nothing without it.
     assert_eq!(left(&mut world, |disk| flip(disk, &marked(4))), (3, 2, Some(7)));
-    assert!(!world.store().store().may_have_lost_groups(Seq(0)));
+    assert!(!world.store().store().may_have_lost_groups(WrittenAt::default()));
     world.store().get(b"churn-1").unwrap();
     // It stays so until its entries are there again, through flushes and starts.
     world.step(&Op::Flush);
@@ -208,18 +209,35 @@ fn a_damaged_key_may_have_been_of_any_group() {
     let mut world = six_entries();
     // Whatever it replaced may still seem to be there: no entry before it counts.
     assert_eq!(left(&mut world, |disk| flip(disk, &key(5))), (1, 0, Some(6)));
-    assert!(world.store().store().may_have_lost_groups(Seq(0)));
+    assert!(world.store().store().may_have_lost_groups(WrittenAt::default()));
     assert!(world.store().get(b"churn-1").is_ok(), "no key of the ledger is lost");
     // The owner is told until it has noted that.
     world.step(&Op::Flush);
     left(&mut world, |_| {});
-    assert!(world.store().store().may_have_lost_groups(Seq(0)));
+    assert!(world.store().store().may_have_lost_groups(WrittenAt::default()));
     world.store().store().forget_lost_groups();
-    assert!(!world.store().store().may_have_lost_groups(Seq(0)));
+    assert!(!world.store().store().may_have_lost_groups(WrittenAt::default()));
     world.step(&Op::Churn(1));
     world.step(&Op::Flush);
     left(&mut world, |_| {});
-    assert!(!world.store().store().may_have_lost_groups(Seq(0)));
+    assert!(!world.store().store().may_have_lost_groups(WrittenAt::default()));
+}
+
+/// The journal keeps the damage until its records are in tables, so each start meets it again.
+#[test]
+fn a_loss_before_a_write_is_told_apart_from_one_behind_it() {
+    let mut world = six_entries();
+    left(&mut world, |disk| flip(disk, &key(5)));
+    world.store().store().forget_lost_groups();
+    world.store().put(b"birth", b"", b"").unwrap();
+    world.sync();
+    left_of_none(&mut world);
+    let snapshot = world.store().store().readable_snapshot();
+    let (written, _) = read_newest(&mut world.disk.clone(), &snapshot, b"birth").unwrap().unwrap();
+    let mut may_be_lost = |since| world.store().store().may_have_lost_groups(since);
+    assert!(may_be_lost(WrittenAt::default()));
+    assert!(may_be_lost(WrittenAt { jsn: Jsn(1), ..written }));
+    assert!(!may_be_lost(written));
 }
 
 #[test]
@@ -290,11 +308,11 @@ fn a_rebuilt_ledger_tells_that_groups_may_be_lost() {
     world.step(&Op::Churn(60));
     world.step(&Op::Close);
     world.rebuild();
-    assert!(world.store().store().may_have_lost_groups(Seq(0)));
+    assert!(world.store().store().may_have_lost_groups(WrittenAt::default()));
     world.step(&Op::Churn(1));
     world.step(&Op::Flush);
     left_of_none(&mut world);
-    assert!(world.store().store().may_have_lost_groups(Seq(0)));
+    assert!(world.store().store().may_have_lost_groups(WrittenAt::default()));
 }
 
 /// What an operator gives up are keys: the owner is to know of the states that may be gone with them.
@@ -311,12 +329,12 @@ fn an_accepted_loss_of_states_is_told_until_the_owner_has_noted_it() {
 
     world.open();
     assert_eq!(world.store().store().accept_losses().len(), 1);
-    assert!(world.store().store().may_have_lost_groups(Seq(0)));
+    assert!(world.store().store().may_have_lost_groups(WrittenAt::default()));
     world.store.take().unwrap().close().unwrap();
     left_of_none(&mut world);
-    assert!(world.store().store().may_have_lost_groups(Seq(0)));
+    assert!(world.store().store().may_have_lost_groups(WrittenAt::default()));
     world.store().store().forget_lost_groups();
-    assert!(!world.store().store().may_have_lost_groups(Seq(0)));
+    assert!(!world.store().store().may_have_lost_groups(WrittenAt::default()));
 }
 
 fn left_of_none(world: &mut World) {
@@ -447,7 +465,7 @@ fn no_damage_goes_unnoticed() {
                 damaged.open();
                 damaged.store().store().take_groups()
             };
-            let may_be_lost = damaged.store().store().may_have_lost_groups(Seq(0));
+            let may_be_lost = damaged.store().store().may_have_lost_groups(WrittenAt::default());
             let Some(group) = found.first() else {
                 assert!(may_be_lost, "byte {at}: the group is gone");
                 continue;

@@ -75,15 +75,15 @@ pub fn read_birth(store: &mut engine::Store, disk: &mut dyn Disk) -> Result<Foun
         Err(engine::Error::Damaged(_) | engine::Error::Malformed(_)) => None,
         found => found?,
     };
-    let kept_at = found.as_ref().map_or(Seq(0), |(seq, _)| *seq);
+    let kept_at = found.as_ref().map(|(written, _)| *written).unwrap_or_default();
     let entry = found.and_then(|(_, head)| decode(&head));
     let keeps = base::planted!(RestoredBirthKept);
     let is_of_this_life = |incarnation| keeps || incarnation == store.incarnation();
     let stored = entry.filter(|(_, incarnation)| is_of_this_life(*incarnation)).map(|(birth, _)| birth);
     let is_restored = entry.is_some_and(|(_, incarnation)| !is_of_this_life(incarnation));
     let is_alone = stored.is_some_and(|birth| store.found_groups().iter().any(|it| is_only_voter(birth, it)));
-    let is_complete =
-        !store.may_have_lost_groups(kept_at) && store.check_range_since(GROUPS.0, GROUPS.1, kept_at).is_ok();
+    let is_complete = !store.may_have_lost_groups(kept_at)
+        && store.check_range_since(GROUPS.0, GROUPS.1, kept_at.seq).is_ok();
     Ok(FoundBirth { stored, is_complete: is_complete || keeps, is_restored, is_alone })
 }
 

@@ -3,11 +3,12 @@
 //! when half of it is used.
 
 use crate::compaction::{Account, DeadRecord};
-use crate::entry::{Jsn, Seq};
+use crate::entry::{Jsn, Seq, WrittenAt};
 use crate::error::Error;
 use crate::journal::segment::Position;
 use crate::lost::LostRange;
 use crate::manifest::{JournalPosition, ManifestJob, ManifestState, SegmentRecord, Version};
+use crate::store::proposals::LOST_ANYWHERE;
 use crate::store::{Segment, Segments, Store};
 use crate::table::{Table, TableId};
 use base::spawn::Outcome;
@@ -80,9 +81,9 @@ impl Store {
             return Vec::new();
         }
         // An accepted loss is that of keys. The owner of groups has to note that it may have forgotten a promise.
-        let may_be_lost = self.may_have_lost_groups(Seq(0));
-        if let Some(groups) = &mut self.groups {
-            groups.may_be_lost = may_be_lost;
+        let may_be_lost = self.may_have_lost_groups(WrittenAt::default());
+        if let Some(groups) = self.groups.as_mut().filter(|_| may_be_lost) {
+            groups.note_lost(LOST_ANYWHERE);
         }
         let accepted = self.lost.iter().cloned().collect();
         self.lost = Arc::default();

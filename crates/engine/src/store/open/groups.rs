@@ -19,7 +19,7 @@ use crate::manifest::ManifestState;
 use crate::proposals::record::{MarkedRange, ProposedHead, StateHead, group_of, mark_of};
 use crate::proposals::stash::Stashed;
 use crate::proposals::{FoundContents, GroupNumber};
-use crate::store::proposals::enter_applied;
+use crate::store::proposals::{LOST_ANYWHERE, enter_applied};
 use crate::table::TableIter;
 use base::FastMap;
 use bytes::Bytes;
@@ -54,7 +54,7 @@ impl Recovery<'_> {
         let named = state.segments.iter().map(|record| record.id).filter(|&id| within(id));
         if named.clone().any(|id| self.before.iter().all(|source| source.segment.0 != id)) {
             // It was told as damage.
-            self.groups.may_be_lost = true;
+            self.groups.note_lost(LOST_ANYWHERE);
         }
         for source in std::mem::take(&mut self.before).into_iter().filter(|source| within(source.segment.0)) {
             let start = if source.segment == from.segment { from.offset } else { source.start };
@@ -107,7 +107,7 @@ impl Recovery<'_> {
             }
             None if fault.may_have_lost_a_key() => {
                 self.report.damage.push(fault.damage());
-                self.lose_unknown();
+                self.lose_unknown(fault.lost.to_jsn);
             }
             _ => {}
         }
@@ -121,11 +121,13 @@ impl Recovery<'_> {
         for table in tables {
             match self.know_states_in(TableIter::new(table), tag, &mut newest) {
                 // The next use of the block will report it.
-                Err(Error::Damaged(_) | Error::Malformed(_)) => self.groups.may_be_lost = true,
+                Err(Error::Damaged(_) | Error::Malformed(_)) => self.groups.note_lost(LOST_ANYWHERE),
                 other => other?,
             }
         }
-        self.groups.may_be_lost |= !newest.unknown.is_empty();
+        if !newest.unknown.is_empty() {
+            self.groups.note_lost(LOST_ANYWHERE);
+        }
         Ok(())
     }
 
@@ -272,13 +274,13 @@ impl Recovery<'_> {
                 let replaces = remains.header.flags & FLAG_REPLACES != 0;
                 self.groups.stash.lose(head.group, head.place.index, replaces);
             }
-            None => self.lose_unknown(),
+            None => self.lose_unknown(Some(Jsn(remains.header.jsn.0 + 1))),
         }
     }
 
-    /// Records may be lost that were entries, or states.
-    pub(super) fn lose_unknown(&mut self) {
-        self.groups.may_be_lost = true;
+    /// Records below a number may be lost that were entries, or states; `None` if that number is not known.
+    pub(super) fn lose_unknown(&mut self, before: Option<Jsn>) {
+        self.groups.note_lost(before.unwrap_or(LOST_ANYWHERE));
         self.groups.stash.lose_all();
     }
 
@@ -287,7 +289,7 @@ impl Recovery<'_> {
         match &fault.remains {
             Some(remains) if remains.header.kind == Kind::Proposed => self.lose_entry(remains),
             Some(_) => self.groups.stash.lose_any_mark(),
-            None => self.lose_unknown(),
+            None => self.lose_unknown(fault.lost.to_jsn),
         }
     }
 

@@ -171,6 +171,9 @@ impl<'a> Recovery<'a> {
             let damage = Damage { file, offset: record.offset, what: RECORDS_MISSING };
             self.report.damage.push(damage.clone());
             self.lost = self.lost.with([LostRange::everything(seq, damage)]);
+            if self.groups.is_used {
+                self.lose_unknown(Some(jsn));
+            }
         }
     }
 
@@ -273,7 +276,7 @@ impl<'a> Recovery<'a> {
             self.enter(&remains.key, remains.header.seq, entry);
             self.pass(&remains.header);
             if self.group_of(&remains.key).is_some() {
-                self.groups.may_be_lost = true;
+                self.groups.note_lost(Jsn(remains.header.jsn.0 + 1));
             }
         } else if fault.is_of_groups() {
             if let Some(remains) = &fault.remains {
@@ -287,7 +290,7 @@ impl<'a> Recovery<'a> {
             let below = fault.lost.to_seq.or(next_seq).unwrap_or(self.next_seq);
             self.lost = self.lost.with([LostRange::everything(below, fault.damage())]);
             if self.groups.is_used {
-                self.lose_unknown();
+                self.lose_unknown(fault.lost.to_jsn);
             }
         }
         Ok(())
