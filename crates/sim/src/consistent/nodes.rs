@@ -144,12 +144,7 @@ impl World {
         self.after_shard(at, shard)
     }
 
-    fn on_closed(
-        &mut self,
-        at: usize,
-        shard: usize,
-        result: Result<(), engine::Error>,
-    ) -> Verdict {
+    fn on_closed(&mut self, at: usize, shard: usize, result: Result<(), engine::Error>) -> Verdict {
         self.trace.line(format_args!("n{at}/{shard} has stopped: {result:?}"));
         if let Err(error) = &result {
             damage::check_failed_start(error, self.causes(at))?;
