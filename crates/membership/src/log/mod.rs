@@ -28,10 +28,13 @@ mod admission;
 mod consensus;
 mod contradiction;
 mod entry;
+mod facts;
 mod file;
 mod hold;
+mod input;
 mod library;
 mod message;
+mod output;
 mod persist;
 mod proposal;
 mod pull;
@@ -62,8 +65,10 @@ use self::contradiction::Contradictions;
 pub use self::entry::{Conf, Entry, Epoch, Payload, Snapshot, VoterChange};
 pub use self::file::{FILE_VERSION, FileError, Write};
 use self::hold::Hold;
+pub use self::input::Input;
 use self::message::Message;
 pub use self::message::{Envelope, Failed, MESSAGE_BYTES_MAX, Outcome, VERSION};
+pub use self::output::Output;
 pub use self::proposal::PROPOSAL_MAX;
 pub use self::refusal::Refusal;
 use self::store::Store;
@@ -72,7 +77,7 @@ use self::voter_manager::VoterManager;
 pub use self::voters::Step as VoterStep;
 use self::waiters::{Waiter, Waiters};
 use crate::ClusterId;
-use crate::state::{Command, State};
+use crate::state::State;
 
 /// How often a member asks another, chosen at random, whether there is news.
 pub const POLL_EVERY: Duration = Duration::from_secs(5);
@@ -80,94 +85,13 @@ pub const POLL_EVERY: Duration = Duration::from_secs(5);
 /// Members told at once that there is news; they tell others.
 const TOLD_AT_ONCE: usize = 3;
 
-/// What people do not wait for, and shards do not go by (members' reports, their starts), is told this often at most: each member makes
-/// some, and each time is told on by all members.
+/// News that people do not wait for, and shards do not go by, is told this often at most: members' reports and starts.
+/// Each member makes some, and all members tell each of it on.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
 const _: () = assert!(TELL_EVERY.as_nanos() < POLL_EVERY.as_nanos(), "news is told before others ask for it");
 
-/// What happens to a log.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// A message has come.
-    Message(Bytes),
-    /// A node can be reached, or cannot any more, as far as the failure detector knows.
-    Reachable {
-        /// Which.
-        node: NodeId,
-        /// Whether it can.
-        is_up: bool,
-    },
-    /// Somebody wants a change; [`Output::Answer`] comes with the same token.
-    Propose {
-        /// Names the proposal in its answer.
-        token: u64,
-        /// The change.
-        command: Command,
-    },
-    /// This node is a member of a cluster whose log it does not have: it asks another for it.
-    Join {
-        /// Whom it asks.
-        contact: NodeId,
-    },
-    /// An operator says that the majority of the voters is lost for good, and that the cluster goes on with what is here.
-    Recover {
-        /// [`Log::safety_word`], as the operator read it.
-        word: String,
-    },
-    /// Time has passed; due at [`Log::next_timer`].
-    Tick,
-}
-
-/// What a log wants done or known. In order: what follows a write waits until it is durable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Write to the log's file. If that fails, the log must not be used any more.
-    Write(Write),
-    /// Send to a node, as best as one can.
-    Send {
-        /// Whom.
-        to: NodeId,
-        /// What.
-        message: Bytes,
-    },
-    /// Send to where the message came from.
-    Reply(Bytes),
-    /// A proposal's end.
-    Answer {
-        /// The proposal.
-        token: u64,
-        /// What became of it.
-        outcome: Outcome,
-    },
-    /// The state is another: look at [`Log::state`].
-    Changed,
-    /// The data folder counts as started this often from now on.
-    Starts(u32),
-    /// Somebody was refused here.
-    Refused {
-        /// Who.
-        from: Envelope,
-        /// Why.
-        refusal: Refusal,
-    },
-    /// Somebody refuses this node.
-    Told {
-        /// Who.
-        by: Envelope,
-        /// Why.
-        refusal: Refusal,
-    },
-    /// A node has other committed entries than this one; told once of each node.
-    Contradicted {
-        /// Which.
-        by: NodeId,
-    },
-    /// What came makes no sense.
-    Junk(Malformed),
-}
-
-/// Who a log is, and how it is reached.
+/// The name of a log, and its address.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Its cluster.
@@ -296,65 +220,6 @@ impl Log {
 
     fn store(&self) -> &Store {
         self.raw.store()
-    }
-
-    /// The state of the committed entries; none before this node has a history.
-    pub fn state(&self) -> Option<&State> {
-        self.state.as_ref()
-    }
-
-    /// Who this is.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    /// The history that this node follows.
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    /// The last committed entry.
-    pub fn commit(&self) -> u64 {
-        self.commit
-    }
-
-    /// Index and term of the last entry: of several survivors, the one with the highest term, then index, knows most.
-    pub fn last(&self) -> (u64, u64) {
-        self.store().last()
-    }
-
-    /// The present term.
-    pub fn term(&self) -> u64 {
-        self.raw.raft.term
-    }
-
-    /// The leader, as far as this node knows.
-    pub fn leader(&self) -> Option<NodeId> {
-        library::node_of(self.raw.raft.leader_id)
-    }
-
-    /// Who votes, by the last committed entry.
-    pub fn voters(&self) -> &BTreeSet<NodeId> {
-        &self.store().conf.voters
-    }
-
-    /// Committed entries that are kept, in order.
-    pub fn committed(&self) -> impl Iterator<Item = &Entry> {
-        self.store().entries.iter().filter(|entry| entry.index <= self.commit)
-    }
-
-    /// Whether a node counts as reachable here.
-    pub(crate) fn reaches(&self, node: NodeId) -> bool {
-        self.up.contains(&node)
-    }
-
-    /// When the next [`Input::Tick`] is due.
-    pub fn next_timer(&self) -> Monotonic {
-        let proposals = self.waiters.next_timer();
-        let tick = self.next_tick();
-        let care = self.care.as_ref().map(VoterManager::next_timer);
-        let news = self.tells_at().into_iter().chain(self.registers_at()).chain(self.hold_timer());
-        proposals.into_iter().chain(tick).chain(care).chain(news).fold(self.poll_at, Monotonic::min)
     }
 
     /// Takes note of `input` at `now`, and of the time that has passed.

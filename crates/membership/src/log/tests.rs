@@ -4,7 +4,7 @@
 //! each term, and rings that only get newer.
 
 use super::*;
-use crate::state::{Change, Rejected};
+use crate::state::{Change, Command, Rejected};
 use base::rng::SplitMix64;
 use ring::{MemberState, RingSize};
 
