@@ -1,17 +1,17 @@
 //! The budget of password hashes: failed logins get a bounded share of one processor.
 //!
-//! 1. [`HashBudget::admit`] sets the expected time of a hash aside, if the budget has room. An address that has failed
-//!    of late leaves half of the budget to the others.
-//! 2. [`HashBudget::settle`] replaces it by the real time of a wrong password, and gives it back for a right one. So
-//!    clients that log in with their passwords use nothing up, however many they are.
+//! 1. [`HashBudget::has_room`] says whether the budget has room for the expected time of one hash more. An address that
+//!    has failed of late leaves half of the budget to the others.
+//! 2. [`HashBudget::note_wrong`] takes the time of a wrong password. That of a right one ([`HashBudget::note_right`])
+//!    uses nothing up. So clients that log in with their passwords are not put off, however many they are.
 //! 3. The time that is used comes back at the rate of [`SHARE_PERCENT`].
 //!
 //! A leaky bucket, as the limits of users in `security::Meters`, over time in place of units.
 //!
 //! Rooms are numbers of hashes, since a hash takes ten times as long on a slow machine. The share is of time.
 //!
-//! Invariant: over any time t, the admitted hashes of wrong passwords take at most [`SHARE_PERCENT`] of t, and
-//! [`BURST`] hashes, and the time by which those under way exceed their expectation. The latter delays the next ones.
+//! Invariant: over any time t, hashes of wrong passwords that had room take at most [`SHARE_PERCENT`] of t, and
+//! [`BURST`] hashes, and the time by which the last one exceeds its expectation. One hash is made at a time.
 
 use base::Monotonic;
 use std::time::Duration;
@@ -49,22 +49,6 @@ pub(super) struct HashBudget {
     expected: Duration,
 }
 
-/// Time that was set aside for a hash. It goes to [`HashBudget::settle`].
-#[derive(Debug, PartialEq, Eq)]
-#[must_use]
-pub(super) struct Reserved(Duration);
-
-/// The end of a hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HashEnd {
-    /// The password was right, after this time.
-    Right(Duration),
-    /// The password was wrong, after this time.
-    Wrong(Duration),
-    /// No hash was made.
-    NotMade,
-}
-
 impl Default for HashBudget {
     fn default() -> HashBudget {
         HashBudget { owed: Duration::ZERO, now: Monotonic(0), expected: FIRST_EXPECTED }
@@ -77,40 +61,23 @@ impl HashBudget {
         self.expected = took.min(EXPECTED_MAX);
     }
 
-    /// Sets time aside for a hash; `None` if there is none. `has_failed` says that its address has failed of late.
-    pub(super) fn admit(&mut self, has_failed: bool, now: Monotonic) -> Option<Reserved> {
+    /// Whether there is time for one hash more. `has_failed` says that its address has failed of late.
+    pub(super) fn has_room(&mut self, has_failed: bool, now: Monotonic) -> bool {
         self.pass(now);
         let room = if has_failed { BURST - RESERVE } else { BURST };
-        (self.owed + self.expected <= self.expected * room).then(|| self.reserve())
+        self.owed + self.expected <= self.expected * room
     }
 
-    /// Sets time aside for a hash that is not refused.
-    pub(super) fn admit_always(&mut self, now: Monotonic) -> Reserved {
+    /// Takes the time of a right password.
+    pub(super) fn note_right(&mut self, took: Duration) {
+        self.expect(took);
+    }
+
+    /// Takes the time of a wrong password, whether or not it had room.
+    pub(super) fn note_wrong(&mut self, took: Duration, now: Monotonic) {
         self.pass(now);
-        self.reserve()
-    }
-
-    /// Takes the end of a hash.
-    pub(super) fn settle(&mut self, reserved: Reserved, end: HashEnd, now: Monotonic) {
-        self.pass(now);
-        self.owed = self.owed.saturating_sub(reserved.0);
-        match end {
-            HashEnd::Right(took) => self.expect(took),
-            HashEnd::Wrong(took) => {
-                self.expect(took);
-                self.owe(took);
-            }
-            HashEnd::NotMade => {}
-        }
-    }
-
-    fn reserve(&mut self) -> Reserved {
-        self.owe(self.expected);
-        Reserved(self.expected)
-    }
-
-    fn owe(&mut self, time: Duration) {
-        self.owed = (self.owed + time).min(self.expected * OWED_MAX);
+        self.expect(took);
+        self.owed = (self.owed + took).min(self.expected * OWED_MAX);
     }
 
     fn expect(&mut self, took: Duration) {
@@ -133,14 +100,18 @@ mod tests {
         Monotonic(0) + Duration::from_millis(millis)
     }
 
+    /// A wrong password, if it has room.
+    fn hash(budget: &mut HashBudget, has_failed: bool, took: Duration, now: Monotonic) -> bool {
+        let has_room = budget.has_room(has_failed, now);
+        if has_room {
+            budget.note_wrong(took, now);
+        }
+        has_room
+    }
+
     /// Wrong passwords from now on until one is refused: their number.
     fn guess(budget: &mut HashBudget, has_failed: bool, now: Monotonic) -> usize {
-        let hash = |budget: &mut HashBudget| {
-            let reserved = budget.admit(has_failed, now)?;
-            budget.settle(reserved, HashEnd::Wrong(FIRST_EXPECTED), now);
-            Some(())
-        };
-        (0..1_000).take_while(|_| hash(budget).is_some()).count()
+        (0..1_000).take_while(|_| hash(budget, has_failed, FIRST_EXPECTED, now)).count()
     }
 
     #[test]
@@ -159,12 +130,7 @@ mod tests {
         guess(&mut budget, false, at(0));
         // A hundred guesses a second, each 10 ms one: more than are admitted.
         let hashes: Vec<usize> = (1..6_000)
-            .map(|step| {
-                let now = at(10 * step);
-                let Some(reserved) = budget.admit(false, now) else { return 0 };
-                budget.settle(reserved, HashEnd::Wrong(FIRST_EXPECTED), now);
-                1
-            })
+            .map(|step| usize::from(hash(&mut budget, false, FIRST_EXPECTED, at(10 * step))))
             .collect();
         let most = hashes.windows(WINDOW).map(|window| window.iter().sum::<usize>()).max().unwrap();
         assert!(FIRST_EXPECTED * most as u32 <= Duration::from_millis(2_000 / 10), "{most} hashes");
@@ -182,10 +148,8 @@ mod tests {
     fn right_passwords_use_nothing_up() {
         let mut budget = HashBudget::default();
         for _ in 0..1_000 {
-            for end in [HashEnd::Right(FIRST_EXPECTED), HashEnd::NotMade] {
-                let reserved = budget.admit(true, at(0)).unwrap();
-                budget.settle(reserved, end, at(0));
-            }
+            assert!(budget.has_room(true, at(0)));
+            budget.note_right(FIRST_EXPECTED);
         }
         assert_eq!(budget.owed, Duration::ZERO);
     }
@@ -195,28 +159,22 @@ mod tests {
         let slow = Duration::from_millis(400);
         let mut budget = HashBudget::default();
         budget.expect_like(slow);
-        for _ in 0..BURST {
-            let reserved = budget.admit(false, at(0)).unwrap();
-            budget.settle(reserved, HashEnd::Wrong(slow), at(0));
-        }
-        assert_eq!(budget.admit(false, at(0)), None);
+        assert!((0..BURST).all(|_| hash(&mut budget, false, slow, at(0))));
+        assert!(!budget.has_room(false, at(0)));
     }
 
     #[test]
     fn hashes_that_cannot_be_refused_shut_out_the_others_for_ten_seconds_at_most() {
         let mut budget = HashBudget::default();
-        for _ in 0..1_000 {
-            let reserved = budget.admit_always(at(0));
-            budget.settle(reserved, HashEnd::Wrong(FIRST_EXPECTED), at(0));
-        }
-        assert_eq!(budget.admit(false, at(0)), None);
-        assert!(budget.admit(false, at(10_000)).is_some());
+        (0..1_000).for_each(|_| budget.note_wrong(FIRST_EXPECTED, at(0)));
+        assert!(!budget.has_room(false, at(0)));
+        assert!(budget.has_room(false, at(10_000)));
     }
 
     /// The same rules over a list of all that was charged.
     #[derive(Default)]
     struct Model {
-        /// Times and charges in nanoseconds, and the most that is owed after each; a negative charge gives back.
+        /// Times and charges in nanoseconds, and the most that is owed after each.
         charges: Vec<(i64, i64, i64)>,
     }
 
@@ -230,14 +188,6 @@ mod tests {
             }
             owed
         }
-
-        fn charge(&mut self, now: i64, charge: Duration, expected: Duration) {
-            self.charges.push((now, nanos(charge), 60 * nanos(expected)));
-        }
-
-        fn give_back(&mut self, now: i64, charge: Duration) {
-            self.charges.push((now, -nanos(charge), i64::MAX));
-        }
     }
 
     fn nanos(time: Duration) -> i64 {
@@ -249,44 +199,37 @@ mod tests {
         for seed in 0..20 {
             let mut rng = SplitMix64::new(seed);
             let (mut budget, mut model) = (HashBudget::default(), Model::default());
-            let (mut under_way, mut wrong): (Vec<Reserved>, Vec<(i64, i64)>) = Default::default();
+            let mut wrong: Vec<(i64, i64)> = Vec::new();
             let mut now = Monotonic(0);
             for _ in 0..1_500 {
-                now = now + Duration::from_millis(rng.below(60));
+                now = now + Duration::from_millis(rng.below(120));
                 let then = now.0 as i64;
-                let expected = budget.expected;
-                if rng.below(3) < 2 {
-                    let has_failed = rng.below(2) == 0;
-                    let room = nanos(expected) * if has_failed { 6 } else { 12 };
-                    let has_room = model.owed(then) + nanos(expected) <= room;
-                    let reserved = budget.admit(has_failed, now);
-                    assert_eq!(reserved.is_some(), has_room, "seed {seed}, {then} ns");
-                    under_way.extend(reserved.inspect(|reserved| model.charge(then, reserved.0, expected)));
-                } else if !under_way.is_empty() {
-                    let reserved = under_way.swap_remove(rng.below(under_way.len() as u64) as usize);
-                    let took = Duration::from_millis(5 + rng.below(30));
-                    let is_right = rng.below(4) == 0;
-                    model.give_back(then, reserved.0);
-                    let end = if is_right { HashEnd::Right(took) } else { HashEnd::Wrong(took) };
-                    budget.settle(reserved, end, now);
-                    if !is_right {
-                        model.charge(then, took, budget.expected);
+                let (has_failed, expected) = (rng.below(2) == 0, nanos(budget.expected));
+                let room = expected * if has_failed { 6 } else { 12 };
+                let has_room = model.owed(then) + expected <= room;
+                assert_eq!(budget.has_room(has_failed, now), has_room, "seed {seed}, {then} ns");
+                if has_room {
+                    let took = Duration::from_millis(10 + rng.below(25));
+                    if rng.below(4) == 0 {
+                        budget.note_right(took);
+                    } else {
+                        budget.note_wrong(took, now);
+                        model.charges.push((then, nanos(took), 60 * nanos(budget.expected)));
                         wrong.push((then, nanos(took)));
                     }
                 }
-                budget.pass(now);
                 assert_eq!(nanos(budget.owed), model.owed(then), "seed {seed}, {then} ns");
             }
 
-            // No hash takes longer than 34 ms, and at most 12 expected ones are under way.
+            // No hash takes longer than 34 ms. Less than 60 of them are owed, so that nothing is forgotten.
             assert!(wrong.len() > 50, "seed {seed}: the budget is used");
-            let max = 34_000_000;
+            let burst = i64::from(BURST) * 34_000_000;
             for (first, &(from, _)) in wrong.iter().enumerate() {
                 let mut sum = 0;
                 for &(to, took) in &wrong[first..] {
                     sum += took;
                     assert!(
-                        sum <= (to - from) * i64::from(SHARE_PERCENT) / 100 + (12 + 12 * 7) * max,
+                        sum <= (to - from) * i64::from(SHARE_PERCENT) / 100 + burst,
                         "seed {seed}: from {from} to {to}"
                     );
                 }
