@@ -1,6 +1,6 @@
 //! The real clock, randomness, disk and threads behind the traits of `base`; the crate `sim` has the others.
 //!
-//! * [`OsClock`] and [`OsRng`]: the kernel's.
+//! * [`OsClock`] and [`OsRng`]: the kernel's. [`thread_cpu_time`]: the time of a processor that a thread has used.
 //! * [`OsDisk`]: files, with their operations run by I/O threads or, for start-up and jobs, in place.
 //! * [`JobThreads`]: background work, slice by slice.
 //! * [`give_back_large_blocks`]: what the allocator keeps.
@@ -22,7 +22,7 @@ mod workers;
 
 pub use address::{ADDRESS_BYTES_MAX, Address, NUMBERS_MAX};
 pub use allocator::give_back_large_blocks;
-pub use clock::OsClock;
+pub use clock::{OsClock, thread_cpu_time};
 pub use disk::{DiskCounters, DiskFigures, FILES_OPEN_MAX, OPS_MAX, OsDisk, Wake, files_max};
 pub use jobs::{JOBS_MAX, JobThreads, JobsEnded, lower_priority};
 pub use link::dangling_link;

@@ -6,7 +6,8 @@
 //!    uses nothing up. So clients that log in with their passwords are not put off, however many they are.
 //! 3. The time that is used comes back at the rate of [`SHARE_PERCENT`].
 //!
-//! A leaky bucket, as the limits of users in `security::Meters`, over time in place of units.
+//! A leaky bucket, as the limits of users in `security::Meters`, over time in place of units. Times are of the
+//! processor, so that a busy machine makes no hash dearer.
 //!
 //! Rooms are numbers of hashes, since a hash takes ten times as long on a slow machine. The share is of time.
 //!
@@ -33,7 +34,7 @@ const OWED_MAX: u32 = 60;
 /// The time of a hash before the first one.
 const FIRST_EXPECTED: Duration = Duration::from_millis(15);
 
-/// The longest expectation: a thread that waited long for a processor has not hashed for so long.
+/// The longest expectation: an imported hash of very many rounds says little of the others.
 const EXPECTED_MAX: Duration = Duration::from_secs(1);
 
 /// The part of the last hash in the expectation is one of so many.

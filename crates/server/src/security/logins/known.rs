@@ -94,7 +94,7 @@ impl KnownLogins {
         (!has_time).then_some(Verdict::Busy)
     }
 
-    /// Takes the end of a hash: whether the password was right, and the time that it took.
+    /// Takes the end of a hash: whether the password was right, and the time of the processor that it took.
     pub(super) fn note_hash(&mut self, attempt: &Attempt, is_right: bool, took: Duration, now: Monotonic) {
         if is_right {
             self.budget.note_right(took);
