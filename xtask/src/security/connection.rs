@@ -1,7 +1,7 @@
 //! A connection by protocol buffers from any address of this machine, under TLS if wanted.
 
 use crate::Result;
-use protocol::messages::AuthReq;
+use protocol::messages::{AuthReq, ErrorResp};
 use protocol::{Message, codes};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -112,22 +112,30 @@ impl Connection {
         }
     }
 
-    /// Logs in: the code of the answer.
-    pub(super) fn log_in(&mut self, user: &str, password: &str) -> Result<u8> {
+    /// Logs in: the text of the node's refusal, if it refuses. A login that is put off is refused with another text than
+    /// a wrong one.
+    pub(super) fn log_in(&mut self, user: &str, password: &str) -> Result<std::result::Result<(), String>> {
         let (user, password) = (user.as_bytes().to_vec().into(), password.as_bytes().to_vec().into());
-        self.exchange(codes::AUTH_REQ, &AuthReq { user, password }.encode_to_vec())
+        match self.exchange(codes::AUTH_REQ, &AuthReq { user, password }.encode_to_vec())? {
+            (codes::AUTH_RESP, _) => Ok(Ok(())),
+            (codes::ERROR_RESP, body) => {
+                let text = ErrorResp::decode(&*body).map_err(|error| error.to_string())?.errmsg;
+                Ok(Err(String::from_utf8_lossy(&text).into_owned()))
+            }
+            (told, _) => Err(format!("code {told} is the answer to a login").into()),
+        }
     }
 
     /// Sends a message whose answer must have a code.
     pub(super) fn ask(&mut self, code: u8, body: &[u8], answer: u8) -> Result<()> {
         match self.exchange(code, body)? {
-            told if told == answer => Ok(()),
-            told => Err(format!("code {told} is the answer to code {code}").into()),
+            (told, _) if told == answer => Ok(()),
+            (told, _) => Err(format!("code {told} is the answer to code {code}").into()),
         }
     }
 
-    /// Sends a message: the code of the answer.
-    pub(super) fn exchange(&mut self, code: u8, body: &[u8]) -> Result<u8> {
+    /// Sends a message: the code and the body of the answer.
+    pub(super) fn exchange(&mut self, code: u8, body: &[u8]) -> Result<(u8, Vec<u8>)> {
         let stream: &mut dyn Bytes = match self {
             Connection::Plain(socket) => socket,
             Connection::Tls(stream) => &mut **stream,
@@ -140,6 +148,6 @@ impl Connection {
         let len = u32::from_be_bytes([header[0], header[1], header[2], header[3]]).saturating_sub(1);
         let mut body = vec![0; len as usize];
         stream.read_exact(&mut body)?;
-        Ok(header[4])
+        Ok((header[4], body))
     }
 }

@@ -82,10 +82,8 @@ fn measure(context: &Context, nodes: &SecuredNodes, round: u64) -> Result<(f64, 
         let honest = scope.spawn(|| {
             let mut millis = Vec::new();
             while !ended.load(Ordering::Relaxed) {
-                let (time, is_accepted) = nodes.timed_login(PASSWORD, &tls)?;
-                if !is_accepted {
-                    return Err("an honest login is refused".into());
-                }
+                let (time, told) = nodes.timed_login(PASSWORD, &tls)?;
+                told.map_err(|text| format!("an honest login is answered: {text}"))?;
                 millis.push(time.as_secs_f64() * 1e3);
                 sleep(LOGIN_EACH);
             }

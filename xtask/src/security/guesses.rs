@@ -122,9 +122,8 @@ fn measure(context: &Context, nodes: &SecuredNodes, guesses: Guesses, round: u64
 /// Logins of the user at an address that has had one. Each has a new password, so none is remembered.
 fn logins(context: &Context, nodes: &SecuredNodes, report: &mut Report) -> Result<()> {
     let tls = trust(nodes.ca(), false)?;
-    if !nodes.timed_login(PASSWORD, &tls)?.1 {
-        return Err("the right password is refused".into());
-    }
+    let (_, told) = nodes.timed_login(PASSWORD, &tls)?;
+    told.map_err(|text| format!("the right password is answered: {text}"))?;
     let (mut millis, mut refused) = ([const { Vec::new() }; 2], 0);
     for (at, guesses) in [Guesses::None, Guesses::AtUser].into_iter().enumerate() {
         beside(nodes, guesses, |_| {
@@ -132,8 +131,8 @@ fn logins(context: &Context, nodes: &SecuredNodes, report: &mut Report) -> Resul
             for number in 0..context.plan.repeats {
                 let password = format!("new-{at}-{number}");
                 nodes.security(&format!("alter-user {USER} password={password}"))?;
-                let (time, is_accepted) = nodes.timed_login(&password, &tls)?;
-                refused += u32::from(!is_accepted);
+                let (time, told) = nodes.timed_login(&password, &tls)?;
+                refused += u32::from(told.is_err());
                 millis[at].push(time.as_secs_f64() * 1e3);
             }
             Ok(())
@@ -193,7 +192,8 @@ impl Guesser<'_> {
                 Guesses::AtUser => USER.to_owned(),
                 _ => format!("guess-{}-{}", self.number, count.load(Ordering::Relaxed)),
             };
-            connection.log_in(&name, "a wrong password")?;
+            // It is refused as wrong, or put off.
+            drop(connection.log_in(&name, "a wrong password")?);
             count.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())

@@ -131,12 +131,16 @@ impl SecuredNodes {
         Ok(Load { login, seed, rate: Some(rate), ..Load::new(Op::Get, 16, OBJECTS) })
     }
 
-    /// A new login of the user from the address of honest clients: its time, and whether it was accepted.
-    pub(super) fn timed_login(&self, password: &str, tls: &Arc<ClientConfig>) -> Result<(Duration, bool)> {
+    /// A new login of the user from the address of honest clients: its time, and the text of its refusal.
+    pub(super) fn timed_login(
+        &self,
+        password: &str,
+        tls: &Arc<ClientConfig>,
+    ) -> Result<(Duration, std::result::Result<(), String>)> {
         let begin = Instant::now();
         let mut client = connection::Connection::open(HOME, self.cluster.servers.addresses[0], Some(tls))?;
-        let code = client.log_in(USER, password)?;
-        Ok((begin.elapsed(), code == protocol::codes::AUTH_RESP))
+        let told = client.log_in(USER, password)?;
+        Ok((begin.elapsed(), told))
     }
 }
 

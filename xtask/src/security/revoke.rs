@@ -114,13 +114,11 @@ fn await_grant(last: &[Mutex<LastAnswers>]) -> Result<()> {
 
 /// Reads in a loop until the end.
 fn read(mut connection: Connection, last: &Mutex<LastAnswers>, ended: &AtomicBool) -> Result<()> {
-    if connection.log_in(USER, PASSWORD)? != codes::AUTH_RESP {
-        return Err("the right password is refused".into());
-    }
+    connection.log_in(USER, PASSWORD)?.map_err(|text| format!("the right password is answered: {text}"))?;
     let get = GetReq { bucket: b"figures"[..].into(), key: b"none"[..].into(), ..GetReq::default() };
     let body = get.encode_to_vec();
     while !ended.load(Ordering::Relaxed) {
-        let is_granted = connection.exchange(codes::GET_REQ, &body)? == codes::GET_RESP;
+        let is_granted = connection.exchange(codes::GET_REQ, &body)?.0 == codes::GET_RESP;
         let now = Instant::now();
         let mut last = last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if is_granted {
