@@ -38,6 +38,12 @@ pub struct Answer {
     pub body: Value,
 }
 
+/// The status of a request in plaintext where security is on, of one without a login or with a wrong one, and of one
+/// without a permission.
+const UPGRADE_REQUIRED: u16 = 426;
+const UNAUTHORIZED: u16 = 401;
+const FORBIDDEN: u16 = 403;
+
 /// Where a node serves HTTP, if nothing else is said.
 const DEFAULT: &str = "127.0.0.1:8098";
 
@@ -181,10 +187,9 @@ impl Node {
         };
         let listens =
             answer.body["options"]["pb_listen"].as_str().and_then(|at| at.parse::<SocketAddr>().ok());
-        let listens = listens.filter(|listens| listens.port() != 0).ok_or_else(|| {
-            let what = "does not say where it serves protocol buffers: --node may name that port itself";
-            Failure::new(FAILED, format!("{address} {what}"))
-        })?;
+        let listens = listens
+            .filter(|listens| listens.port() != 0)
+            .ok_or_else(|| Failure::new(FAILED, format!("{address} {}", port_unknown(&answer))))?;
 
         // Where it listens everywhere, it is reached as its HTTP port was. A certificate has the host that was named.
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
@@ -192,6 +197,24 @@ impl Node {
             true => Ok(format!("{host}:{}", listens.port())),
             false => Ok(listens.to_string()),
         }
+    }
+}
+
+/// Why an answer to a request for `/stats` does not say where the node serves protocol buffers, and what to do about it.
+fn port_unknown(answer: &Answer) -> String {
+    let told = answer.body["error"].as_str().or(answer.body.as_str()).unwrap_or_default();
+    match answer.status {
+        UPGRADE_REQUIRED => "has security on, and this port is in plaintext: --node names the port of \
+            --https-listen, --ca its authority, and --user and --password-file, or --cert and --key, the user"
+            .to_owned(),
+        UNAUTHORIZED => format!(
+            "has security on, and refuses the login ({told}): --user and --password-file, or --cert and --key, \
+             are the user"
+        ),
+        FORBIDDEN => format!(
+            "does not tell this user where it serves protocol buffers ({told}): --node may name that port itself"
+        ),
+        _ => "does not say where it serves protocol buffers: --node may name that port itself".to_owned(),
     }
 }
 
@@ -372,6 +395,24 @@ mod tests {
         }
         for text in ["localhost", "8098", "http://localhost:8098", "a b:1"] {
             assert!(node_address(text).unwrap_err().contains("is not a host and a port"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_port_is_told_with_its_cause() {
+        let told = |status, body: &str| {
+            let head = format!("HTTP/1.1 {status} Reason\r\nContent-Type: text/plain\r\n\r\n");
+            port_unknown(&read_answer(&[head.as_bytes(), body.as_bytes()].concat()).ok().unwrap())
+        };
+        let plaintext = told(426, "Security is enabled and Riak does not accept credentials over HTTP.");
+        assert!(plaintext.starts_with("has security on, and this port is in plaintext: "), "{plaintext}");
+        for flag in ["--https-listen", "--ca", "--user", "--password-file", "--cert", "--key"] {
+            assert!(plaintext.contains(flag), "{plaintext}");
+        }
+        assert!(told(401, "Unauthorized").contains("refuses the login (Unauthorized)"));
+        assert!(told(403, r#"{"error":"Permission denied"}"#).contains("(Permission denied)"));
+        for other in [told(200, "{}"), told(404, "not found")] {
+            assert!(other.starts_with("does not say where it serves protocol buffers"), "{other}");
         }
     }
 

@@ -72,6 +72,10 @@ fn an_operator_with_a_lost_password_gets_back_in() {
     assert_eq!(done(security(dir, &["enable"])), "Enabled\n");
     let plain = run(dir, &["admin", "--node", &server.http, "security", "status"]);
     assert!(error(&plain).contains("Try HTTPS instead"));
+    let plain = run(dir, &["kv", "get", "--node", &server.http, "b", "k"]);
+    assert!(
+        error(&plain).contains("has security on, and this port is in plaintext: --node names the port of")
+    );
     assert!(error(&log_in(dir, &server, "new", "status")).contains("Unauthorized"));
 
     // The folder's other user names are none of the socket's business: it knows the kernel's user.
