@@ -8,11 +8,15 @@
 //!
 //! TLS 1.2 is spoken too, by suites with ephemeral keys and authenticated encryption alone, since clients of Riak are
 //! old. Sessions are resumed only without an authority: where certificates count, each handshake verifies one. The
-//! sessions end with the certificate that they began under.
+//! sessions end with the certificate that they began under: the keys of tickets are made with it.
+//!
+//! A session is in its ticket, under a key of the node that changes every six hours. The library's store of sessions
+//! searches all of them for the one that it takes out. Sessions of TLS 1.2 are in that store as well, for clients that
+//! know no tickets; these are not taken out.
 
 use super::revocation::{RevocationLists, read_lists};
 use crate::peer::{TlsError, certificates, end_of_validity};
-use rustls::crypto::ring::default_provider;
+use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
@@ -25,8 +29,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Sessions that clients may resume: a few hundred bytes each, for the pools of as many clients.
+/// Sessions of TLS 1.2 that clients may resume: a few hundred bytes each, for the pools of as many clients.
 const SESSIONS_MAX: usize = 4096;
+
+/// Tickets for a connection by TLS 1.3: each that resumes a session uses one up, and has one for the next.
+const TICKETS: usize = 1;
 
 /// The files of a node's TLS for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +96,8 @@ impl ClientTls {
             config.send_tls13_tickets = 0;
             config.session_storage = Arc::new(NoServerSessionStorage {});
         } else {
+            config.send_tls13_tickets = TICKETS;
+            config.ticketer = Ticketer::new().map_err(|error| wrong(&files.key, &error))?;
             config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
         }
         Ok(ClientTls { config: Arc::new(config), verifier, expiry })
@@ -180,7 +189,7 @@ pub(crate) mod tests {
         KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
     };
     use rustls::pki_types::ServerName;
-    use rustls::{ClientConfig, ClientConnection, StreamOwned};
+    use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use tempfile::TempDir;
@@ -378,6 +387,50 @@ pub(crate) mod tests {
         });
         assert_eq!(client.join().unwrap(), expected);
         name
+    }
+
+    /// A handshake with a client of these settings: its kind, and the tickets that the client has got.
+    fn shake_hands(tls: &ClientTls, config: &Arc<ClientConfig>) -> (HandshakeKind, u32) {
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut client = ClientConnection::new(Arc::clone(config), name).unwrap();
+        let mut node = tls.accept().unwrap();
+        while client.wants_write() || node.wants_write() {
+            let mut bytes = Vec::new();
+            client.write_tls(&mut bytes).unwrap();
+            node.read_tls(&mut &bytes[..]).unwrap();
+            node.process_new_packets().unwrap();
+            bytes.clear();
+            node.write_tls(&mut bytes).unwrap();
+            client.read_tls(&mut &bytes[..]).unwrap();
+            client.process_new_packets().unwrap();
+        }
+        assert!(!client.is_handshaking() && !node.is_handshaking());
+        (node.handshake_kind().unwrap(), client.tls13_tickets_received())
+    }
+
+    #[test]
+    fn sessions_are_resumed_until_the_certificate_is_read_again() {
+        use HandshakeKind::{Full, Resumed};
+        let certificates = Certificates::new();
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(certificates.path("ca.pem")).unwrap()).unwrap();
+        for (version, tickets) in [(&TLS13, 1), (&TLS12, 0)] {
+            let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+            let config = config.with_protocol_versions(&[version]).unwrap();
+            let client = Arc::new(config.with_root_certificates(roots.clone()).with_no_client_auth());
+            let first = ClientTls::load(&certificates.files(false)).unwrap();
+            assert_eq!(shake_hands(&first, &client), (Full, tickets));
+            for _ in 0..3 {
+                assert_eq!(shake_hands(&first, &client), (Resumed, tickets));
+            }
+            let again = ClientTls::load(&certificates.files(false)).unwrap();
+            assert_eq!(shake_hands(&again, &client), (Full, tickets));
+
+            let verifying = ClientTls::load(&certificates.files(true)).unwrap();
+            for _ in 0..2 {
+                assert_eq!(shake_hands(&verifying, &client), (Full, 0));
+            }
+        }
     }
 
     #[test]
