@@ -58,7 +58,7 @@ pub enum Error {
     #[error("another process is using the data in {}", .0.display())]
     Locked(PathBuf),
     /// A store cannot be opened or closed.
-    #[error("the data in {}: {cause}", folder.display())]
+    #[error("the data in {}: {cause}{}", folder.display(), store_advice(cause))]
     Store {
         /// The store's folder.
         folder: PathBuf,
@@ -99,6 +99,17 @@ impl From<FilesError> for Error {
             FilesError::Locked(path) => Error::Locked(path),
             other => Error::Membership(other.to_string()),
         }
+    }
+}
+
+/// The remedy where a store cannot be opened or closed.
+fn store_advice(cause: &engine::Error) -> &'static str {
+    match cause {
+        engine::Error::Damaged(_) => {
+            ": `annulet check --repair` rebuilds what the journal has, and --accept-loss gives the rest up, which other \
+             replicas may have"
+        }
+        _ => "",
     }
 }
 

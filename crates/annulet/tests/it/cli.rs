@@ -379,6 +379,44 @@ fn what_was_stored_is_there_after_a_stop_and_a_kill_and_passes_the_check() {
     assert!(refused(&run(empty.path(), &["check", "nowhere"]), 2).contains("nowhere: No such file"));
 }
 
+/// A record that is in no table yet loses its header, so it may be of any key, and of bucket properties.
+#[test]
+fn a_node_whose_journal_is_damaged_starts_when_the_loss_is_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--shards", "1"]);
+    for n in 0..20 {
+        done(kv(&server, &["put", "books", &format!("book {n}"), &format!("text {n}.")]));
+    }
+    server.kill();
+    let segment = folder.path().join("annulet-data/shard-000/journal/0000000000000001.seg");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let find = |what: &[u8]| bytes.windows(what.len()).position(|bytes| bytes == what).unwrap();
+    // A header stands right before its key.
+    let header = find(b"text 9.") + b"text 9.".len()..find(b"text 10.") - 64;
+    assert!(header.len() > 8, "{header:?}");
+    bytes[header].iter_mut().for_each(|byte| *byte ^= 0x5a);
+    std::fs::write(&segment, bytes).unwrap();
+
+    let starts_not = || {
+        let text = refused(&run(folder.path(), &["serve"]), 1);
+        assert!(text.contains("record header checksum: `annulet check --repair` rebuilds"), "{text}");
+    };
+    starts_not();
+    let repair = |more: &[&str]| run(folder.path(), &[&["check", "--repair", "annulet-data"], more].concat());
+    assert_eq!(repair(&[]).status.code(), Some(1));
+    starts_not();
+    let output = repair(&["--accept-loss"]);
+    let text = stdout(&output);
+    assert!(text.contains("accepted  shard-000: keys from \"\" up to \"\": journal/"), "{text}");
+    assert_eq!(output.status.code(), Some(1), "the damaged place is still there");
+
+    let server = Server::start(folder.path(), &[]);
+    assert_eq!(done(kv(&server, &["get", "books", "book 3"])), "text 3.");
+    refused(&kv(&server, &["get", "books", "book 10"]), 1);
+    done(kv(&server, &["put", "books", "book 10", "again"]));
+    server.stop();
+}
+
 #[test]
 fn a_folder_or_a_port_that_is_taken_is_refused() {
     let folder = tempfile::tempdir().unwrap();
