@@ -112,8 +112,8 @@ impl Connection {
         }
     }
 
-    /// Logs in: the text of the node's refusal, if it refuses. A login that is put off is refused with another text than
-    /// a wrong one.
+    /// Logs in: the text of the node's refusal, if it refuses. A login that is put off is refused with another text
+    /// than a wrong one.
     pub(super) fn log_in(&mut self, user: &str, password: &str) -> Result<std::result::Result<(), String>> {
         let (user, password) = (user.as_bytes().to_vec().into(), password.as_bytes().to_vec().into());
         match self.exchange(codes::AUTH_REQ, &AuthReq { user, password }.encode_to_vec())? {

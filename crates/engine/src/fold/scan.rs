@@ -4,11 +4,12 @@
 //! is a new scan on a new snapshot. So a slow reader holds no memory but one page, and no file for longer than that
 //! page takes.
 //!
-//! A scan that is likely to be short goes ahead on its owner's thread first, for a bounded while and only with what is in memory: to have
-//! another thread do it, and be told, would take as long. What is not at hand, and what is left then, is for the job.
+//! A scan that is likely to be short goes ahead on its owner's thread first, for a bounded while and only with what is
+//! in memory: to have another thread do it, and be told, would take as long. What is not at hand, and what is left
+//! then, is for the job.
 //!
-//! What is visited is decided by a [`Visitor`], called on the thread that the scan is on for the newest acknowledged version of each
-//! key that is not gone.
+//! What is visited is decided by a [`Visitor`], called on the thread that the scan is on for the newest acknowledged
+//! version of each key that is not gone.
 
 use super::Items;
 use super::at_hand::AtHand;
@@ -26,8 +27,8 @@ pub const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Entries looked at in one slice: about a millisecond at 250 ns each.
 const SLICE_ENTRIES: usize = 4096;
 
-/// Entries looked at by a scan that goes ahead on its owner's thread, which answers nobody meanwhile: about a tenth of a millisecond,
-/// what a few dozen lookups take.
+/// Entries looked at by a scan that goes ahead on its owner's thread, which answers nobody meanwhile: about a tenth of
+/// a millisecond, what a few dozen lookups take.
 const AHEAD_ENTRIES: usize = 1024;
 
 /// Names a scan under way.
@@ -60,8 +61,8 @@ pub struct ScanRequest {
     pub items_max: usize,
     /// What becomes an item.
     pub visitor: Visitor,
-    /// Whether it goes on where versions were lost, and where a block of a table is damaged, with what is left there; otherwise that is
-    /// an error.
+    /// Whether it goes on where versions were lost, and where a block of a table is damaged, with what is left there;
+    /// otherwise that is an error.
     pub past_losses: bool,
 }
 
@@ -151,8 +152,8 @@ impl ScanJob {
         }
     }
 
-    /// Goes on without waiting, as far as `disk` has in memory what it needs, and for [`AHEAD_ENTRIES`]. If that is not all, it goes on
-    /// as a job.
+    /// Goes on without waiting, as far as `disk` has in memory what it needs, and for [`AHEAD_ENTRIES`]. If that is not
+    /// all, it goes on as a job.
     fn go_ahead(&mut self, disk: &mut dyn Disk) -> Progress {
         let mut disk = AtHand::of(disk);
         self.passed = Some(Vec::new());
@@ -240,8 +241,8 @@ impl Job for ScanJob {
     }
 }
 
-/// The newest version of a key and its head, at once: for start-up and tools. Blocks. An error if a newer one, or the only
-/// one, may have been lost.
+/// The newest version of a key and its head, at once: for start-up and tools. Blocks. An error if a newer one, or the
+/// only one, may have been lost.
 pub fn read_newest(
     disk: &mut dyn Disk,
     snapshot: &Snapshot,

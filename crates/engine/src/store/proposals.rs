@@ -325,8 +325,8 @@ impl Store {
         Ok(Jsn(self.writer.next_jsn().0 - 1))
     }
 
-    /// Whether states or entries of groups that were written behind `since` may have been lost without a trace. It stays
-    /// so until [`Store::forget_lost_groups`], but for losses of ranges of keys.
+    /// Whether states or entries of groups that were written behind `since` may have been lost without a trace. It
+    /// stays so until [`Store::forget_lost_groups`], but for losses of ranges of keys.
     pub fn may_have_lost_groups(&self, since: WrittenAt) -> bool {
         self.groups.as_ref().is_some_and(|groups| {
             let end = groups.state_tag.map(|tag| tag.checked_add(1));

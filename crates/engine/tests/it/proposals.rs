@@ -315,7 +315,7 @@ fn a_rebuilt_ledger_tells_that_groups_may_be_lost() {
     assert!(world.store().store().may_have_lost_groups(WrittenAt::default()));
 }
 
-/// What an operator gives up are keys: the owner is to know of the states that may be gone with them.
+/// An operator gives keys up: the owner is to know of the states that may be gone with them.
 #[test]
 fn an_accepted_loss_of_states_is_told_until_the_owner_has_noted_it() {
     let mut world = six_entries();

@@ -16,7 +16,7 @@ impl Log {
         self.state.as_ref()
     }
 
-    /// Who this is.
+    /// The name of this log, and its address.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -46,7 +46,7 @@ impl Log {
         library::node_of(self.raw.raft.leader_id)
     }
 
-    /// Who votes, by the last committed entry.
+    /// The voters, by the last committed entry.
     pub fn voters(&self) -> &BTreeSet<NodeId> {
         &self.store().conf.voters
     }

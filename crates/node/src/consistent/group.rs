@@ -140,8 +140,8 @@ pub(super) struct StoredState {
 /// The byte before the version of a drop. Versions of checkpoints, which may stand in its place, are lower.
 const DROP_MARK: u8 = 0x80;
 
-/// The stored bytes of a state: the length of the group's state (u16), the group's state, the version of the last drop of
-/// the group's keys and the record of a catch-up, if there are such.
+/// The stored bytes of a state: the length of the group's state (u16), the group's state, the version of the last drop
+/// of the group's keys and the record of a catch-up, if there are such.
 pub(super) fn put_state(state: &GroupState, checkpoint: Option<&Checkpoint>, dropped_at: Seq) -> Bytes {
     let state = state.encode();
     let mut out = BytesMut::with_capacity(2 + state.len());

@@ -1,13 +1,16 @@
-//! What a shard keeps its objects in: a store of the engine, another backend behind an adapter, or one of these with adapters beside it, for some bucket types.
+//! What a shard keeps its objects in: a store of the engine, another backend behind an adapter, or one of these with
+//! adapters beside it, for some bucket types.
 //!
 //! A shard asks any for the same things. What only the engine has is in the second half: another backend has no
-//! snapshots that a tree could be made of, and nothing to tell of damage but the answer to whoever asks. Then a shard refuses
-//! what needs it with a typed error, or goes without.
+//! snapshots that a tree could be made of, and nothing to tell of damage but the answer to whoever asks. Then a shard
+//! refuses what needs it with a typed error, or goes without.
 //!
 //! * `adapter.rs`: a backend, whose calls wait, as a store of the shape that a shard needs.
-//! * `unwritten.rs`: what it was told and has not written. `call.rs`: its calls, as jobs. `page.rs`: a page of a scan. `life.rs`: its dots.
+//! * `unwritten.rs`: what it was told and has not written. `call.rs`: its calls, as jobs. `page.rs`: a page of a scan.
+//!   `life.rs`: its dots.
 //! * `entries.rs`: its index entries.
-//! * `routed/`: several stores, of which each bucket type has one. `type_backends.rs`: which types have one of their own.
+//! * `routed/`: several stores, of which each bucket type has one. `type_backends.rs`: which types have one of their
+//!   own.
 //! * `founding.rs`: which backends a data folder is of.
 
 mod adapter;
@@ -151,8 +154,8 @@ impl Store {
         of_any!(self, it => it.lookup(key, want))
     }
 
-    /// [`Store::lookup`] of a key that was dropped with the version `dropped_at` ([`engine::Store::lookup_since`]). Only the
-    /// engine knows of losses.
+    /// [`Store::lookup`] of a key that was dropped with the version `dropped_at` ([`engine::Store::lookup_since`]).
+    /// Only the engine knows of losses.
     pub fn lookup_since(&mut self, key: &[u8], want: Want, dropped_at: Seq) -> Lookup {
         match self {
             Store::Engine(store) => store.lookup_since(key, want, dropped_at),
@@ -166,7 +169,8 @@ impl Store {
         of_any!(self, it => it.write(batch))
     }
 
-    /// [`Store::write`] of a batch whose first write is that of an object which was `before`, with its index entries, if any are kept.
+    /// [`Store::write`] of a batch whose first write is that of an object which was `before`, with its index entries,
+    /// if any are kept.
     #[inline]
     pub fn write_over(&mut self, batch: &[Write<'_>], before: Before<'_>) -> Result<Seq, Error> {
         of_any!(self, it => it.write_over(batch, before))

@@ -8,8 +8,8 @@
 //!    verifies the password. A login that the policy has refused costs the same hash, of a verifier that nobody has.
 //!
 //! Invariants: a changed password or source is in force for the next login, since the digest is over the credential
-//! that the policy in hand has named. No shard's thread makes a hash. A right password is never told to be wrong because
-//! others wait or the node ends: such a login is put off.
+//! that the policy in hand has named. No shard's thread makes a hash. A right password is never told to be wrong
+//! because others wait or the node ends: such a login is put off.
 //!
 //! The copy of a password that waits for the thread is overwritten after its use.
 //!

@@ -1,4 +1,5 @@
-//! Questions of the world to nodes, without a network between: whether each group answers, and what keys have at the end.
+//! Questions of the world to nodes, without a network between: whether each group answers, and what keys have at the
+//! end.
 
 use super::clients::{TYPE, outcome_of, request_of};
 use super::plan::Loss;

@@ -88,7 +88,7 @@ pub enum Answer {
     Timeout,
 }
 
-/// Why a request was not applied.
+/// The reason why a request was not applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
     /// Another voter leads, or none.

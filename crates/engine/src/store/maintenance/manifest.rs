@@ -74,8 +74,8 @@ impl Store {
     /// Gives up what was lost: from now on a key that is not found counts as never written, and the newest version that
     /// is found counts as the newest, though an older one may come back so. Tells which ranges there were. To be asked
     /// for by a person who knows that no repair brings more back; durable when the store is closed. Nothing is given up
-    /// while the store takes no writes: index entries of what was lost go with it. States of groups that may be lost still
-    /// count ([`Store::forget_lost_groups`]).
+    /// while the store takes no writes: index entries of what was lost go with it. States of groups that may be lost
+    /// still count ([`Store::forget_lost_groups`]).
     pub fn accept_losses(&mut self) -> Vec<LostRange> {
         if !self.lost.is_empty() && self.drop_entries().is_err() {
             return Vec::new();
