@@ -15,6 +15,7 @@ use crate::admin_socket;
 use crate::common::Common;
 use crate::connections::Connections;
 use crate::connects::Connects;
+use crate::figure_pages::FigurePages;
 use crate::http::{self, HttpDoor};
 use crate::local::Local;
 use crate::pb;
@@ -52,8 +53,8 @@ pub struct Acceptor {
     connections: Rc<Connections>,
     /// Connections of protocol buffers that begin.
     connects: Rc<Connects>,
-    /// Brings the facts of the whole node.
-    ask: http::Ask,
+    /// The figures of the whole node.
+    figures: Arc<FigurePages>,
 }
 
 impl Acceptor {
@@ -63,14 +64,14 @@ impl Acceptor {
         common: &Common,
         connections: &Rc<Connections>,
         connects: &Rc<Connects>,
-        ask: http::Ask,
+        figures: Arc<FigurePages>,
     ) -> Rc<Acceptor> {
         Rc::new(Acceptor {
             local: Rc::clone(local),
             common: common.clone(),
             connections: Rc::clone(connections),
             connects: Rc::clone(connects),
-            ask,
+            figures,
         })
     }
 
@@ -177,7 +178,7 @@ impl Acceptor {
         let common = &self.common;
         let hosts = if door == HttpDoor::Https { &common.https_hosts } else { &common.hosts };
         http::Wide {
-            stats: self.ask.clone(),
+            figures: Arc::clone(&self.figures),
             membership: common.membership.clone(),
             backups: Arc::clone(&common.backups),
             trees: Arc::clone(&common.trees),

@@ -5,6 +5,7 @@
 //! 2. The names by which HTTP and HTTPS are asked follow from the options and the addresses.
 //! 3. [`guard`] makes the guard of the doors, with the certificate for clients if the node has one.
 
+use crate::compute_threads::ComputeThreads;
 use crate::config::{Cluster, Config};
 use crate::error::Error;
 use crate::listen::{bound, listen};
@@ -104,11 +105,12 @@ pub(crate) fn guard(
     config: &Config,
     cluster: Option<&Cluster>,
     policies: &Arc<Policies>,
+    compute: &Arc<ComputeThreads>,
 ) -> Result<DoorGuard, Error> {
     let files = config.client_tls().map_err(|(name, what)| Error::Options(name, what))?;
     let peer_ca = cluster.map(|cluster| cluster.ca.clone());
     let certificates = files.map(|files| ClientCertificates::load(files, peer_ca)).transpose()?;
-    DoorGuard::new(Arc::clone(policies), certificates)
+    DoorGuard::new(Arc::clone(policies), certificates, Arc::clone(compute))
         .map_err(|cause| Error::System("cannot start a thread", cause))
 }
 

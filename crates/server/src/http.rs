@@ -10,7 +10,7 @@
 
 mod wide;
 
-pub use wide::{Ask, HttpDoor, Wide};
+pub use wide::{HttpDoor, Wide};
 
 use crate::audit;
 use crate::connections::{Connections, Held, Patience, Read};

@@ -1,15 +1,16 @@
 //! Statistics of the whole node: those of all shards' threads, and of the parts that these share.
 //!
-//! 1. A question asks each thread for its statistics, one after the other.
-//! 2. Those of the node are added: other nodes, health, purges, the doors, memory.
+//! 1. A question asks each thread for its statistics, all at once.
+//! 2. They are summed up on another thread. Those of the node are added there: other nodes, health, purges, the doors,
+//!    memory.
 //!
 //! Invariant: a thread that stops is left out, and nobody waits for it.
 //!
-//! Left out: the texts in which statistics are shown (`stats.rs`, `metrics.rs`).
+//! Left out: the pages that show statistics (`figure_pages.rs`).
 
 use crate::common::Common;
+use crate::figure_pages::{Ask, Sum};
 use crate::health;
-use crate::http;
 use crate::peer::Doors;
 use crate::stats::{Stats, ThreadStats};
 use crate::system::DiskSpace;
@@ -17,8 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::{mpsc, oneshot};
 
-/// Questions for statistics that wait at a shard's thread.
-const QUESTIONS_MAX: usize = 64;
+/// Questions for statistics that wait at a shard's thread: that of the page under way, and of one whose client has
+/// gone.
+const QUESTIONS_MAX: usize = 2;
 
 /// Questions for the statistics of a shard's thread, at that thread.
 pub type StatsQuestions = mpsc::Receiver<oneshot::Sender<ThreadStats>>;
@@ -39,23 +41,28 @@ impl NodeStats {
     }
 
     /// As a question that anybody can put.
-    pub fn into_ask(self) -> http::Ask {
+    pub fn into_ask(self) -> Ask {
         let stats = Arc::new(self);
         Arc::new(move || {
             let stats = Arc::clone(&stats);
-            Box::pin(async move { stats.of_node(&stats.of_threads().await) })
+            Box::pin(async move {
+                let threads = stats.of_threads().await;
+                Box::new(move || stats.of_node(&threads)) as Sum
+            })
         })
     }
 
     async fn of_threads(&self) -> Vec<ThreadStats> {
-        let mut threads = Vec::new();
+        let mut asked = Vec::new();
         for thread in &self.threads {
             let (tell, told) = oneshot::channel();
-            if thread.send(tell).await.is_ok()
-                && let Ok(stats) = told.await
-            {
-                threads.push(stats);
+            if thread.send(tell).await.is_ok() {
+                asked.push(told);
             }
+        }
+        let mut threads = Vec::new();
+        for told in asked {
+            threads.extend(told.await);
         }
         threads
     }

@@ -8,9 +8,11 @@
 use crate::admin_socket::{self, AdminSocketFile};
 use crate::client_ports::{self, ClientAddresses, ClientPorts};
 use crate::common::Common;
+use crate::compute_threads::ComputeThreads;
 use crate::config::{Cluster, Config};
 use crate::data_folder::{find_founding, find_layout};
 use crate::error::Error;
+use crate::figure_pages::FigurePages;
 use crate::levels::LogLevels;
 use crate::listen::{bound, listen};
 use crate::membership::{self, End, Entering, Part};
@@ -78,7 +80,9 @@ pub fn serve(
     let cluster = config.cluster().map_err(|(name, what)| Error::Options(name, what))?;
     let tls = cluster.as_ref().map(|it| Tls::load(&it.ca, &it.cert, &it.key, &config.name)).transpose()?;
     let policies = Arc::new(Policies::new());
-    let guard = client_ports::guard(&config, cluster.as_ref(), &policies)?;
+    let compute = ComputeThreads::start().map_err(|cause| Error::System("cannot start a thread", cause))?;
+    let compute = Arc::new(compute);
+    let guard = client_ports::guard(&config, cluster.as_ref(), &policies, &compute)?;
     let founding = find_founding(&config)?;
     follow_founding(&mut config, &founding);
     let (mut layout, owner) = find_layout(&config)?;
@@ -130,7 +134,8 @@ pub fn serve(
         peers.hold_links();
     }
 
-    let mut threads = ShardThreads::start(&common, listeners, &stats.into_ask(), questions)?;
+    let figures = FigurePages::new(stats.into_ask(), compute);
+    let mut threads = ShardThreads::start(&common, listeners, &figures, questions)?;
     let node = Node { addresses, common, memory, doors, peers, admin_file, part, inbox };
     let result = node.run(&mut threads, on_started);
     result.and(threads.join())

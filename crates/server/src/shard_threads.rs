@@ -11,7 +11,7 @@
 
 use crate::common::Common;
 use crate::error::Error;
-use crate::http;
+use crate::figure_pages::FigurePages;
 use crate::node_stats::StatsQuestions;
 use crate::peer::Arrived;
 use crate::shard_store::OpenedStore;
@@ -19,7 +19,7 @@ use crate::thread::{self, Lines, Listeners};
 use engine::store::OpenReport;
 use kv::BucketTable;
 use node::{FoundBirth, ShardId};
-use std::sync::mpsc as std_mpsc;
+use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, watch};
 
@@ -58,7 +58,7 @@ impl ShardThreads {
     pub fn start(
         common: &Common,
         listeners: Vec<Listeners>,
-        ask: &http::Ask,
+        figures: &Arc<FigurePages>,
         questions: Vec<StatsQuestions>,
     ) -> Result<ShardThreads, Error> {
         let (stop, stopped) = watch::channel(false);
@@ -66,7 +66,7 @@ impl ShardThreads {
         for (shard, (listeners, control)) in listeners.into_iter().zip(questions).enumerate() {
             let id = ShardId(u16::try_from(shard).expect("a node has fewer shards than that"));
             let (arrive, arrivals) = mpsc::channel(ARRIVALS_MAX);
-            let lines = Lines { ask: ask.clone(), control, arrivals, stop: stopped.clone() };
+            let lines = Lines { figures: Arc::clone(figures), control, arrivals, stop: stopped.clone() };
             started.threads.push(ShardThread::start(common, id, listeners, lines)?);
             started.arrivals.push(arrive);
         }

@@ -8,9 +8,10 @@
 //! Invariant: plaintext that was read before a handshake is never taken for bytes of the encrypted stream. A caller of
 //! [`Stream::secure`] has nothing left in the input buffer.
 //!
-//! The arithmetic of a handshake is done on threads of its own ([`HandshakeThreads`]).
+//! The arithmetic of a handshake is done on other threads ([`ComputeThreads`]).
 
-use crate::security::{HandshakeThreads, Piece};
+use crate::compute_threads::ComputeThreads;
+use crate::security::Piece;
 use crate::socket::{ClientOrigin, Socket, Unwaited};
 use bytes::BytesMut;
 use protocol::HelloProgress;
@@ -154,7 +155,7 @@ impl Stream {
     pub(crate) async fn handshake(
         &mut self,
         input: &mut BytesMut,
-        threads: &HandshakeThreads,
+        threads: &ComputeThreads,
         on_hello: impl Fn(),
     ) -> io::Result<()> {
         let (mut has_hello, mut hello) = (false, HelloProgress::default());
@@ -176,7 +177,8 @@ impl Stream {
                 on_hello();
             }
             let tls = self.tls.take().expect("the connection is under TLS");
-            let (piece, result) = threads.take(Piece { tls, cipher, input: input.split() }).await?;
+            let piece = Piece { tls, cipher, input: input.split() };
+            let (piece, result) = piece.decrypt_on(threads).await?;
             input.unsplit(piece.input);
             let tls = self.tls.insert(piece.tls);
             result.inspect_err(|_| tell_alert(&self.socket, tls))?;

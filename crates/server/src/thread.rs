@@ -12,7 +12,7 @@ use crate::common::Common;
 use crate::connections::Connections;
 use crate::connects::Connects;
 use crate::error::Error;
-use crate::http;
+use crate::figure_pages::FigurePages;
 use crate::local::Local;
 use crate::node_stats::StatsQuestions;
 use crate::peer::{self, Arrived, Links};
@@ -46,8 +46,8 @@ pub struct Listeners {
 
 /// How the main thread talks to a shard's.
 pub struct Lines {
-    /// Brings what is known of the whole node.
-    pub ask: http::Ask,
+    /// The figures of the whole node.
+    pub(crate) figures: Arc<FigurePages>,
     /// Questions for statistics.
     pub control: StatsQuestions,
     /// Connections of other nodes.
@@ -88,7 +88,7 @@ pub fn run(
         }
 
         let connects = Rc::new(Connects::default());
-        let doors = Acceptor::new(&local, &common, &connections, &connects, lines.ask);
+        let doors = Acceptor::new(&local, &common, &connections, &connects, lines.figures);
         let accepting = doors.open(listeners).map_err(system)?;
         tokio::task::spawn_local(answer_questions(lines.control, Rc::clone(&local), counters, connects));
 

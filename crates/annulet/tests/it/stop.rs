@@ -1,8 +1,10 @@
-//! A planned restart of one of several real nodes.
+//! Clean stops of real nodes: a planned restart of one of several, and a stop under scrapes.
 use crate::common::Server;
 use crate::common::nodes::{Cluster, count, until};
 use bytes::Bytes;
 use client::{Content, ReadOptions, WriteOptions};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Says that it is over, also where a test fails.
@@ -72,4 +74,42 @@ fn clients_of_others_do_not_notice_that_a_node_stops() {
     let forwards: u64 = others.iter().map(|server| count(server, "forwards")).sum();
     assert!(forwards > 0);
     others.into_iter().for_each(Server::stop);
+}
+
+/// Each client has asked for more pages than are made before the stop, so one is always under way.
+#[test]
+fn a_stop_while_pages_of_figures_are_made_is_clean() {
+    const CLIENTS: usize = 4;
+    const PAGES: usize = 2_000;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--data", "data", "--shards", "2"]);
+    let paths = ["/metrics", "/stats"].into_iter().cycle().take(PAGES);
+    let requests: String =
+        paths.map(|path| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).collect();
+
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&server.http).unwrap();
+            let (begun, has_begun) = std::sync::mpsc::channel();
+            let mut sending = stream.try_clone().unwrap();
+            let requests = requests.clone();
+            // The end of the connection may come before all is sent.
+            std::thread::spawn(move || sending.write_all(requests.as_bytes()).ok());
+            let client = std::thread::spawn(move || {
+                let mut answers = vec![0; 1];
+                stream.read_exact(&mut answers).unwrap();
+                begun.send(()).unwrap();
+                // It is reset if requests are left.
+                stream.read_to_end(&mut answers).ok();
+                answers.windows(12).filter(|bytes| bytes == b"HTTP/1.1 200").count()
+            });
+            has_begun.recv().unwrap();
+            client
+        })
+        .collect();
+    server.stop();
+    for client in clients {
+        let answers = client.join().unwrap();
+        assert!((1..PAGES).contains(&answers), "{answers} answers");
+    }
 }

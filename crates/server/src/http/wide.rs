@@ -8,6 +8,7 @@ use super::tell;
 use crate::backup::Backups;
 use crate::compact::Compactions;
 use crate::drain::Drain;
+use crate::figure_pages::{FigurePage, FigurePages};
 use crate::groups::NodeGroups;
 use crate::health;
 use crate::levels::{self, LogLevels};
@@ -17,7 +18,6 @@ use crate::peer::Peers;
 use crate::purge::Purges;
 use crate::security::{DoorGuard, Hashing};
 use crate::slow;
-use crate::stats::Stats;
 use crate::targets::targets;
 use crate::trees::NodeTrees;
 use crate::verdict::NodeState;
@@ -26,13 +26,7 @@ use figures::Format;
 use node::SlowRequests;
 use node::http::{ClusterPage, HostNames, Question, Session, StrongPage};
 use os::Address;
-use serde::Serialize;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-
-/// Brings statistics of the whole node.
-pub type Ask = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Stats> + Send>> + Send + Sync>;
 
 /// A door for HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +41,8 @@ pub enum HttpDoor {
 
 /// The answerer of requests that no shard alone can answer.
 pub struct Wide {
-    /// Statistics.
-    pub stats: Ask,
+    /// Its figures.
+    pub(crate) figures: Arc<FigurePages>,
     /// The agreement of the nodes.
     pub membership: membership::Handle,
     /// Backups of the node.
@@ -129,14 +123,10 @@ impl Wide {
         if let Some(answered) = answered {
             return tell(&answered, session, out);
         }
-        let stats = (self.stats)().await;
-        let (text, content_type) = match question {
-            Question::Stats => (json_text(&stats), "application/json"),
-            Question::Status => (json_text(&stats.status()), "application/json"),
-            Question::Metrics { accept } => {
-                let format = Format::accepted(&accept);
-                (stats.metrics(format), format.content_type())
-            }
+        let page = match question {
+            Question::Stats => FigurePage::Stats,
+            Question::Status => FigurePage::Status,
+            Question::Metrics { accept } => FigurePage::Metrics(Format::accepted(&accept)),
             Question::Cluster(..)
             | Question::Backup(..)
             | Question::Compact(_)
@@ -151,13 +141,9 @@ impl Wide {
             | Question::Live
             | Question::Ready => unreachable!("answered above"),
         };
-        match text {
-            Ok(text) => session.answer(200, content_type, text.as_bytes(), out),
-            Err(error) => session.answer(500, "text/plain", error.as_bytes(), out),
+        match self.figures.text(page).await {
+            Ok(text) => session.answer(200, page.content_type(), text.as_bytes(), out),
+            Err(answered) => tell(&answered, session, out),
         }
     }
-}
-
-fn json_text(value: &impl Serialize) -> Result<String, String> {
-    serde_json::to_string(value).map_err(|error| error.to_string())
 }

@@ -2,12 +2,12 @@
 
 use super::audit_log::AuditLog;
 use super::certificates::ClientCertificates;
-use super::handshake_threads::HandshakeThreads;
 use super::handshake_turns::HandshakeTurns;
 use super::limit_usage::LimitUsage;
 use super::logins::{Claim, Logins, Verdict};
 use super::rehash::PolicySink;
 use super::tls::{ClientTlsExpiry, certified_name};
+use crate::compute_threads::ComputeThreads;
 use crate::connections::Patience;
 use crate::stream::Stream;
 use bytes::BytesMut;
@@ -34,7 +34,7 @@ pub(crate) struct DoorGuard {
     /// One reload at a time.
     reload: Mutex<()>,
     handshakes: HandshakeTurns,
-    handshake_threads: HandshakeThreads,
+    compute: Arc<ComputeThreads>,
     logins: Logins,
     audit: AuditLog,
     usage: LimitUsage,
@@ -73,13 +73,14 @@ impl DoorGuard {
     pub(crate) fn new(
         policies: Arc<Policies>,
         certificates: Option<ClientCertificates>,
+        compute: Arc<ComputeThreads>,
     ) -> io::Result<DoorGuard> {
         Ok(DoorGuard {
             policies,
             certificates,
             reload: Mutex::default(),
             handshakes: HandshakeTurns::default(),
-            handshake_threads: HandshakeThreads::start()?,
+            compute,
             logins: Logins::start()?,
             audit: AuditLog::new(),
             usage: LimitUsage::new(),
@@ -172,7 +173,7 @@ impl DoorGuard {
         stream.secure(tls);
         stream.set_generation(generation);
         tokio::select! {
-            done = stream.handshake(input, &self.handshake_threads, || turn.note_hello()) => done?,
+            done = stream.handshake(input, &self.compute, || turn.note_hello()) => done?,
             error = decisions.given_up() => return Err(error),
         }
         patience.end();

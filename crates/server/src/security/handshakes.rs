@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Handshakes under way on the node: each holds some tens of kilobytes of a client that is not known yet.
-pub(super) const UNDER_WAY_MAX: usize = 256;
+pub(crate) const UNDER_WAY_MAX: usize = 256;
 
 /// Those of one network: a pool of clients behind one address takes turns, and leaves places to others.
 pub(super) const OF_NETWORK_MAX: usize = 16;

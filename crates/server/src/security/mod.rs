@@ -8,8 +8,7 @@
 //!   `hash_budget` their share of a processor, `login_times` has the addresses at which guesses from elsewhere slow no
 //!   user down.
 //! * `rehash`: hashes of Riak, replaced at their first login.
-//! * `handshakes`: places of handshakes of TLS, `handshake_turns` for all threads;
-//!   [`HandshakeThreads`]: their arithmetic.
+//! * `handshakes`: places of handshakes of TLS, `handshake_turns` for all threads; [`Piece`]: the arithmetic of one.
 //! * `audit_log`: lines of the audit log about logins and denials; `audit_limits` bounds them.
 //! * `limit_usage`: the use of users' limits.
 //! * [`password`]: the verifier of a password, made and checked.
@@ -27,7 +26,7 @@ mod door;
 mod door_tests;
 mod failures;
 mod follower;
-mod handshake_threads;
+mod handshake_piece;
 mod handshake_turns;
 mod handshakes;
 mod hash_budget;
@@ -48,7 +47,8 @@ mod whoami;
 pub(crate) use self::certificates::ClientCertificates;
 pub(crate) use self::door::{DoorFigures, DoorGuard};
 pub(crate) use self::follower::{PolicyFollower, PolicyPoint};
-pub(crate) use self::handshake_threads::{HandshakeThreads, Piece};
+pub(crate) use self::handshake_piece::Piece;
+pub(crate) use self::handshakes::UNDER_WAY_MAX as HANDSHAKES_MAX;
 pub(crate) use self::hashing::Hashing;
 pub(crate) use self::limit_usage::AdmittedRequest;
 pub(crate) use self::logins::Verdict;

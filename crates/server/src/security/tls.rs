@@ -180,8 +180,8 @@ pub fn certificate_user(certificate: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::HandshakeThreads;
     use super::*;
+    use crate::compute_threads::ComputeThreads;
     use crate::stream::Stream;
     use bytes::BytesMut;
     use rcgen::{
@@ -374,7 +374,7 @@ pub(crate) mod tests {
             let mut stream = Stream::plain(tokio::net::TcpStream::from_std(tcp).unwrap());
             stream.secure(tls.accept().unwrap());
             let mut input = BytesMut::new();
-            let threads = HandshakeThreads::start().unwrap();
+            let threads = ComputeThreads::start().unwrap();
             stream.handshake(&mut input, &threads, || ()).await.unwrap();
             let name = stream.tls().and_then(certified_name);
             while input.len() < bytes {

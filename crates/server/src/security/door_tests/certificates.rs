@@ -1,7 +1,7 @@
 //! Certificates of clients and of the node: those of nodes, those that are read again, and those that are revoked.
 
 use super::client::{PONG, ask, auth, ping, secured};
-use super::fixture::{Doors, guard, policy, serve_at_doors};
+use super::fixture::{Doors, compute_threads, guard, policy, serve_at_doors};
 use crate::security::Policies;
 use crate::security::certificates::ClientCertificates;
 use crate::security::door::DoorGuard;
@@ -24,7 +24,7 @@ pub(in crate::security) fn a_certificate_of_a_node_logs_nobody_in() {
     let lines = ["add-user alice", "add-source all 127.0.0.1/32 certificate", "enable"];
     policies.publish(policy(1, &lines));
     let loaded = ClientCertificates::load(certificates.files(true), Some(of_nodes.path("ca.pem"))).unwrap();
-    let guard = Arc::new(DoorGuard::new(policies, Some(loaded)).unwrap());
+    let guard = Arc::new(DoorGuard::new(policies, Some(loaded), compute_threads()).unwrap());
     serve_at_doors(&guard, move |Doors { pb: address, .. }| {
         let mut stream = secured(&certificates, Some("alice"), address);
         let body = auth("alice", "");

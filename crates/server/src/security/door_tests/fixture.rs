@@ -2,9 +2,11 @@
 
 use crate::backup::Backups;
 use crate::compact::Compactions;
+use crate::compute_threads::ComputeThreads;
 use crate::connections::Connections;
 use crate::connects::Connects;
 use crate::drain::Drain;
+use crate::figure_pages::FigurePages;
 use crate::groups::NodeGroups;
 use crate::http::{self, HttpDoor};
 use crate::levels::LogLevels;
@@ -69,10 +71,15 @@ pub(super) fn with_doors(
     guard
 }
 
+/// Threads for computations.
+pub(super) fn compute_threads() -> Arc<ComputeThreads> {
+    Arc::new(ComputeThreads::start().unwrap())
+}
+
 /// The guard of doors with these files.
 pub(super) fn guard(files: ClientFiles, policies: &Arc<Policies>) -> Arc<DoorGuard> {
     let certificates = ClientCertificates::load(files, None).unwrap();
-    Arc::new(DoorGuard::new(Arc::clone(policies), Some(certificates)).unwrap())
+    Arc::new(DoorGuard::new(Arc::clone(policies), Some(certificates), compute_threads()).unwrap())
 }
 
 /// Serves connections at doors of this guard while `client` talks to them.
@@ -128,7 +135,7 @@ fn wide(membership: membership::Handle, guard: Arc<DoorGuard>, door: HttpDoor) -
     let names = ("n@h".to_owned(), None);
     let backups = Backups::new(Default::default(), names, (1, 0), Arc::clone(&mailboxes));
     http::Wide {
-        stats: Arc::new(|| Box::pin(std::future::pending())),
+        figures: FigurePages::new(Arc::new(|| Box::pin(std::future::pending())), compute_threads()),
         membership,
         backups: Arc::new(backups),
         compactions: Arc::new(Compactions::new(1, Arc::clone(&mailboxes))),
