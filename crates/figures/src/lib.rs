@@ -1,8 +1,9 @@
 //! The figures of a node: their names, kinds, units and meanings in one table, and the text of `/metrics`.
 //!
 //! 1. [`FIGURES`] is the table (`table.rs`): a row for each figure of `/stats` and each series of `/metrics`.
-//! 2. A shell reads the values into a [`Reading`]: the object that `/stats` answers, and the distributions.
-//! 3. [`exposition`] writes them for Prometheus (`exposition.rs`), [`page`] writes the rows for the documentation.
+//! 2. A shell reads the values into a [`Reading`]: those of the object that `/stats` answers (`extractor.rs`), and the
+//!    distributions.
+//! 3. An [`Exposition`] writes them for Prometheus (`exposition.rs`), [`page`] writes the rows for the documentation.
 //!
 //! Invariants, which the tests of the table assert
 //! * A name stands for one figure; a family of series has one kind, one unit and one help.
@@ -12,12 +13,16 @@
 //! Left out: how the values come about, and HTTP.
 
 mod exposition;
+mod extractor;
+mod family;
 mod figure;
 mod page;
 mod reading;
 mod table;
+mod template;
 
-pub use exposition::{Format, exposition};
+pub use exposition::{Exposition, Format};
+pub use extractor::Unreadable;
 pub use figure::{Figure, Kind, Labels, Scope, Unit};
 pub use page::{page, section_of};
 pub use reading::{Distribution, Histogram, Reading};

@@ -11,10 +11,10 @@
 use crate::compute_threads::ComputeThreads;
 use crate::membership::Answered;
 use crate::stats::Stats;
-use figures::Format;
+use figures::{Exposition, Format};
 use serde::Serialize;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
 /// Pages that are made or wait for it. A page takes less than a millisecond of a processor, so the last one of these is
@@ -54,6 +54,7 @@ pub(crate) struct FigurePages {
     compute: Arc<ComputeThreads>,
     turn: Arc<Semaphore>,
     places: Semaphore,
+    exposition: Mutex<Exposition>,
 }
 
 impl FigurePages {
@@ -64,6 +65,7 @@ impl FigurePages {
             compute,
             turn: Arc::new(Semaphore::new(1)),
             places: Semaphore::new(PAGES_MAX),
+            exposition: Mutex::default(),
         })
     }
 
@@ -71,13 +73,14 @@ impl FigurePages {
     ///
     /// # Errors
     /// Too many pages are asked for, or the page cannot be made.
-    pub(crate) async fn text(&self, page: FigurePage) -> Result<String, Answered> {
+    pub(crate) async fn text(self: &Arc<Self>, page: FigurePage) -> Result<String, Answered> {
         let busy = |_| Answered::wrong(503, "too many pages of figures are asked for");
         let _place = self.places.try_acquire().map_err(busy)?;
         let turn = Arc::clone(&self.turn).acquire_owned().await.expect("nobody closes it");
         let sum = (self.ask)().await;
+        let pages = Arc::clone(self);
         let make = move || {
-            let text = make_text(page, sum);
+            let text = pages.make(page, sum);
             // The turn ends with the text, whether or not the client still waits for it.
             drop(turn);
             text
@@ -85,14 +88,18 @@ impl FigurePages {
         let text = self.compute.run(make).await.map_err(|error| Answered::wrong(503, error))?;
         text.map_err(|error| Answered::wrong(500, error))
     }
-}
 
-fn make_text(page: FigurePage, sum: Sum) -> Result<String, String> {
-    let stats = sum();
-    match page {
-        FigurePage::Stats => json(&stats),
-        FigurePage::Status => json(&stats.status()),
-        FigurePage::Metrics(format) => stats.metrics(format),
+    fn make(&self, page: FigurePage, sum: Sum) -> Result<String, String> {
+        let stats = sum();
+        match page {
+            FigurePage::Stats => json(&stats),
+            FigurePage::Status => json(&stats.status()),
+            FigurePage::Metrics(format) => {
+                let reading = stats.reading().map_err(|error| error.to_string())?;
+                let mut exposition = self.exposition.lock().unwrap_or_else(PoisonError::into_inner);
+                exposition.text(reading, format).map_err(|error| error.to_string())
+            }
+        }
     }
 }
 
@@ -106,7 +113,6 @@ mod tests {
 
     use super::*;
     use std::pin::pin;
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
     use std::task::{Context, Waker};

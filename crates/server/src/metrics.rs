@@ -1,9 +1,8 @@
-//! The text of `/metrics`: the figures of `/stats`, and the histograms, by the table of [`figures`].
+//! The values of `/metrics`: the figures of `/stats`, and the histograms, by the table of [`figures`].
 
 use crate::stats::Stats;
-use figures::{Distribution, Format, Reading, exposition};
+use figures::{Distribution, Reading, Unreadable};
 use node::Histogram;
-use serde_json::Value;
 
 /// Edges of request times: from 2^6 microseconds, 64 us, to 2^26, 67 s.
 const DOUBLINGS: (u32, u32) = (6, 26);
@@ -12,22 +11,12 @@ const DOUBLINGS: (u32, u32) = (6, 26);
 const DISK_DOUBLINGS: std::ops::RangeInclusive<usize> = 4..=26;
 
 impl Stats {
-    /// The text of the metrics.
-    ///
-    /// # Errors
-    /// If the figures are none that JSON or the text can hold.
-    pub fn metrics(&self, format: Format) -> Result<String, String> {
-        let reading = self.reading().map_err(|error| error.to_string())?;
-        exposition(reading, format).map_err(|error| error.to_string())
-    }
-
     /// The values of all figures.
     ///
     /// # Errors
-    /// If JSON cannot hold one.
-    pub fn reading(&self) -> Result<Reading, serde_json::Error> {
-        let Value::Object(stats) = serde_json::to_value(self)? else { unreachable!("they are a struct") };
-        Ok(Reading { stats, histograms: self.histograms() })
+    /// If they are not those of the table, which is a mistake of ours.
+    pub fn reading(&self) -> Result<Reading, Unreadable> {
+        Reading::of(self, self.histograms())
     }
 }
 

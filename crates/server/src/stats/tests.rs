@@ -4,7 +4,8 @@
 
 use super::*;
 use engine::store::StoreStats;
-use figures::{FIGURES, Format, Kind, SERIES_MAX, SERIES_PER_PEER_MAX};
+use figures::{Exposition, FIGURES, Format, Kind, SERIES_MAX, SERIES_PER_PEER_MAX};
+use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -65,19 +66,26 @@ fn served() -> Stats {
     stats
 }
 
+fn metrics(stats: &Stats) -> String {
+    Exposition::default().text(stats.reading().unwrap(), Format::Text).unwrap()
+}
+
 #[test]
 fn the_table_has_every_figure_and_no_other() {
-    let reading = served().reading().unwrap();
-    for (name, value) in &reading.stats {
+    let Value::Object(stats) = serde_json::to_value(served()).unwrap() else {
+        unreachable!("they are a struct")
+    };
+    let histograms = served().histograms();
+    for (name, value) in &stats {
         let of_name = FIGURES.iter().find(|figure| figure.is_named(name));
         let figure = of_name.unwrap_or_else(|| panic!("the table lacks {name}"));
         let is_number = !matches!(figure.kind, Kind::Text | Kind::List);
         assert_eq!(value.is_number(), is_number, "{name}");
     }
     for figure in FIGURES {
-        let is_served = figure.stat.is_empty() || reading.stats.keys().any(|name| figure.is_named(name));
+        let is_served = figure.stat.is_empty() || stats.keys().any(|name| figure.is_named(name));
         assert!(is_served, "{} is not served", figure.stat);
-        let has_times = reading.histograms.iter().any(|it| it.is_of(figure));
+        let has_times = histograms.iter().any(|it| it.is_of(figure));
         assert_eq!(has_times, figure.kind == Kind::Histogram, "{}", figure.metric);
     }
 }
@@ -104,10 +112,7 @@ fn write_statistics_page() {
 
 #[test]
 fn the_number_of_series_has_a_bound() {
-    let series = |stats: &Stats| {
-        let text = stats.metrics(Format::Text).unwrap();
-        text.lines().filter(|line| !line.starts_with('#')).count()
-    };
+    let series = |stats: &Stats| metrics(stats).lines().filter(|line| !line.starts_with('#')).count();
     let mut alone = Stats::of("n@h", "1", 64, 3, &[]);
     let mut store = StoreStats::default();
     store.levels.iter_mut().for_each(|level| level.tables = 1);
@@ -130,7 +135,7 @@ fn promtool_has_no_complaint() {
     let Ok(mut child) = promtool.spawn() else {
         return eprintln!("skipped: promtool is not installed (apt-get install prometheus)");
     };
-    let text = served().metrics(Format::Text).unwrap();
+    let text = metrics(&served());
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].concat();
@@ -139,7 +144,7 @@ fn promtool_has_no_complaint() {
 
 #[test]
 fn metrics_have_a_type_each_and_no_line_out_of_place() {
-    let text = served().metrics(Format::Text).unwrap();
+    let text = metrics(&served());
     assert!(text.contains("\nannulet_connections 3\n"), "{text}");
     assert!(text.contains("node=\"n\\\"@h\""), "{text}");
     assert!(text.contains("# TYPE annulet_write_amplification_ratio gauge\n"), "{text}");
