@@ -57,6 +57,7 @@ mod node_stats;
 mod pace;
 mod pb;
 pub mod peer;
+mod proc_file;
 mod process;
 mod progress;
 mod purge;

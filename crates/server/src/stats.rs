@@ -22,6 +22,7 @@ use os::DiskFigures;
 use ring::NodeId;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What one shard's thread has to say.
 #[derive(Clone, Debug)]
@@ -117,9 +118,8 @@ pub struct Stats {
     vnode_gets_total: u64,
     vnode_puts_total: u64,
     vnode_deletes_total: u64,
-    /// The counters of the shards.
-    #[serde(flatten)]
-    counters: BTreeMap<&'static str, u64>,
+    #[serde(flatten, serialize_with = "shown")]
+    counters: ShardCounters,
     requests_under_way: usize,
     /// Other nodes that every shard can reach.
     peers_up: usize,
@@ -178,7 +178,8 @@ pub struct Stats {
     /// By the other nodes' names.
     peers: BTreeMap<String, PeerFigures>,
     /// Every option in force, as text.
-    options: BTreeMap<String, String>,
+    #[serde(serialize_with = "options")]
+    options: Arc<BTreeMap<String, String>>,
 }
 
 impl Stats {
@@ -203,7 +204,6 @@ impl Stats {
             annulet_version: version.to_owned(),
             shards: threads.len(),
             connections,
-            counters: ShardCounters::default().shown().collect(),
             engine: StoreFigures::of_none(),
             ..Stats::default()
         };
@@ -278,16 +278,14 @@ impl Stats {
     }
 
     /// With the options in force.
-    pub fn with_options(self, options: &BTreeMap<String, String>) -> Stats {
-        Stats { options: options.clone(), ..self }
+    pub fn with_options(self, options: &Arc<BTreeMap<String, String>>) -> Stats {
+        Stats { options: Arc::clone(options), ..self }
     }
 
     fn add(&mut self, thread: &ThreadStats) {
         self.connects += thread.connects;
         let (counters, store, disk) = (thread.shard.counters, thread.shard.store, thread.disk);
-        for (name, count) in counters.shown() {
-            *self.counters.entry(name).or_default() += count;
-        }
+        self.counters += counters;
         self.times.join(&thread.times);
         self.groups.add(&thread.shard.groups);
         self.stores_refusing_writes += usize::from(thread.shard.refuses_writes);
@@ -365,24 +363,42 @@ impl Stats {
     }
 }
 
-/// Riak's names of the times of gets and puts: of its coordinators, which it has as finite state machines.
+/// Riak's names of the times of gets and puts, of its coordinators, which it has as finite state machines.
+const GETS: [&str; 7] = [
+    "node_gets",
+    "node_gets_total",
+    "node_get_fsm_time_mean",
+    "node_get_fsm_time_median",
+    "node_get_fsm_time_95",
+    "node_get_fsm_time_99",
+    "node_get_fsm_time_100",
+];
+const PUTS: [&str; 7] = [
+    "node_puts",
+    "node_puts_total",
+    "node_put_fsm_time_mean",
+    "node_put_fsm_time_median",
+    "node_put_fsm_time_95",
+    "node_put_fsm_time_99",
+    "node_put_fsm_time_100",
+];
+
 fn fsms<S: Serializer>(times: &LatencyRead, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut all = fsm("node_get", &times.gets);
-    all.append(&mut fsm("node_put", &times.puts));
-    all.serialize(serializer)
+    let (gets, puts) = (fsm(&times.gets), fsm(&times.puts));
+    serializer.collect_map(GETS.into_iter().zip(gets).chain(PUTS.into_iter().zip(puts)))
 }
 
-fn fsm(name: &str, times: &TimesRead) -> BTreeMap<String, u64> {
+/// The values, in the order of the names.
+fn fsm(times: &TimesRead) -> [u64; 7] {
     let minute = &times.minute;
-    let mut all = BTreeMap::from([
-        (format!("{name}s"), minute.count()),
-        (format!("{name}s_total"), times.all.count()),
-        (format!("{name}_fsm_time_mean"), minute.mean()),
-        (format!("{name}_fsm_time_median"), minute.percentile(50)),
-        (format!("{name}_fsm_time_100"), minute.max()),
-    ]);
-    for percent in [95, 99] {
-        all.insert(format!("{name}_fsm_time_{percent}"), minute.percentile(percent));
-    }
-    all
+    let [median, p95, p99] = [50, 95, 99].map(|percent| minute.percentile(percent));
+    [minute.count(), times.all.count(), minute.mean(), median, p95, p99, minute.max()]
+}
+
+fn shown<S: Serializer>(counters: &ShardCounters, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(counters.shown())
+}
+
+fn options<S: Serializer>(options: &BTreeMap<String, String>, serializer: S) -> Result<S::Ok, S::Error> {
+    options.serialize(serializer)
 }

@@ -5,7 +5,7 @@
 use crate::metrics::of_disk;
 use engine::store::{Amplification, StoreCounters, StoreStats, Times};
 use figures::Distribution;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// Figures of all stores together.
@@ -28,9 +28,9 @@ pub(crate) struct StoreFigures {
     write_amplification: f64,
     read_amplification: f64,
     space_amplification: f64,
-    /// The counters of the stores.
-    #[serde(flatten)]
-    counters: BTreeMap<&'static str, u64>,
+    /// The counters of the stores, in the order of their declaration.
+    #[serde(flatten, serialize_with = "pairs")]
+    counters: Vec<(&'static str, u64)>,
     /// Entries, tables and bytes of each level that has any.
     #[serde(flatten)]
     levels: BTreeMap<String, u64>,
@@ -56,8 +56,8 @@ impl StoreFigures {
     /// Adds what another store says.
     pub fn add(&mut self, store: &StoreStats) {
         let counters = &store.counters;
-        for (name, count) in counters.shown() {
-            *self.counters.entry(name).or_default() += count;
+        for ((_, sum), (_, count)) in self.counters.iter_mut().zip(counters.shown()) {
+            *sum += count;
         }
         self.store_pressure = self.store_pressure.max(store.pressure);
         self.merge_debt_bytes += store.merge_debt_bytes;
@@ -99,6 +99,10 @@ impl StoreFigures {
     }
 }
 
+fn pairs<S: Serializer>(counters: &[(&'static str, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(counters.iter().copied())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,15 +116,13 @@ mod tests {
         store.pressure = 7;
         store.levels[2].tables = 3;
         store.levels[2].bytes = 60;
-        let mut figures = StoreFigures::default();
+        let mut figures = StoreFigures::of_none();
         figures.add(&store);
         store.counters.user_bytes = 300;
         store.pressure = 5;
         figures.add(&store);
-        assert_eq!(
-            (figures.store_pressure, figures.counters["user_bytes"], figures.table_bytes),
-            (7, 400, 120)
-        );
+        assert!(figures.counters.contains(&("user_bytes", 400)), "{:?}", figures.counters);
+        assert_eq!((figures.store_pressure, figures.table_bytes), (7, 120));
         assert!((figures.write_amplification - 1.0).abs() < 1e-9, "{}", figures.write_amplification);
         assert_eq!(figures.levels["level_2_tables"], 6);
         let [(family, syncs), ..] = figures.distributions();

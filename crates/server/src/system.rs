@@ -1,8 +1,8 @@
 //! What the machine says of itself and of this process: figures that Riak takes from the operating system, by its names.
 //! Where the kernel does not say, they are 0.
 
+use crate::proc_file::read;
 use serde::Serialize;
-use std::fs::read_to_string;
 use std::path::Path;
 
 /// Riak's averages count 256 for each process that runs or waits to run.
@@ -47,7 +47,6 @@ impl DiskSpace {
 impl SystemFigures {
     /// The figures as of now.
     pub fn now() -> SystemFigures {
-        let read = |path: &str| read_to_string(path).unwrap_or_default();
         SystemFigures {
             sys_logical_processors: std::thread::available_parallelism().map_or(1, usize::from),
             ..SystemFigures::of(&read("/proc/self/statm"), &read("/proc/meminfo"), &read("/proc/loadavg"))
