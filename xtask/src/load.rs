@@ -89,6 +89,8 @@ pub struct Load {
     pub seed: u64,
     /// Operations a second of an open loop, whose latencies count from when one was due; none for a closed loop.
     pub rate: Option<u32>,
+    /// The number of replicas that a read waits for; none for that of the bucket.
+    pub r: Option<u32>,
     /// The login by protocol buffers, under TLS; none in plaintext.
     pub login: Option<Login>,
 }
@@ -108,6 +110,7 @@ impl Load {
             value_len: VALUE_LEN,
             seed: 1,
             rate: None,
+            r: None,
             login: None,
         }
     }
@@ -134,10 +137,11 @@ impl Load {
             .rate
             .map(|rate| format!("load = {{ kind = \"fixed\", rate = {rate} }}\n"))
             .unwrap_or_default();
+        let quorums = self.r.map(|r| format!("quorums = {{ r = {r} }}\n")).unwrap_or_default();
         let of_type = |name| format!("bucket_type = \"{name}\"\nconsistent = true\n");
         let bucket_type = self.consistent_type.map(of_type).unwrap_or_default();
         format!(
-            "{bucket_type}{rate}driver = \"{driver}\"\nseed = {seed}\nconcurrency = {connections}\n\
+            "{bucket_type}{rate}{quorums}driver = \"{driver}\"\nseed = {seed}\nconcurrency = {connections}\n\
              warm_up = \"0s\"\n{end}\nbucket = \"{bucket}\"\n\
              keys = {{ kind = \"{kind}\", count = {keys}, prefix = \"{prefix}\", digits = {} }}\n\
              value = {{ size = {value_len} }}\ncheck = {{ audit = 0, keys_max = 0 }}\n\

@@ -1,20 +1,38 @@
 //! The p99 of reads as Prometheus computes it from the histograms of all nodes, beside that of the load generator.
 //!
 //! The buckets are summed over the nodes, as the recorded rule does, and their growth during a load is taken. Within a
-//! bucket `histogram_quantile` interpolates evenly. The two clocks differ: the generator counts the way to the node and
-//! the wait in its socket.
+//! bucket `histogram_quantile` interpolates evenly.
+//!
+//! The two clocks differ: the generator counts the way to the node and the wait in its socket, which depend on the
+//! machine. So reads wait for all replicas, and the last node is paused again and again: the p99 is a wait within the
+//! nodes that are asked, beside which the ways are short. The load is open and slow, and no request waits for a
+//! connection.
 
 use super::Context;
 use super::connection::Connection;
 use crate::Result;
 use crate::load::{Load, Op};
+use crate::measure::{Cost, Servers};
 use crate::nodes::Cluster;
 use crate::report::Report;
 use crate::rows::{Bar, Spec};
 use crate::stats::{median, percentile_us};
+use rustix::process::{Pid, Signal, kill_process};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
-/// Connections of the load.
-const CONNECTIONS: usize = 16;
+/// Connections of the load: twice the requests that are under way at the end of a pause.
+const CONNECTIONS: usize = 32;
+
+/// Reads a second: a tenth of what a small machine can do.
+const RATE: u32 = 500;
+
+/// The length of a pause in the first round, and the time between two. More than one read in a hundred begins in a
+/// pause, and no node is taken for dead. Over the rounds the length doubles: a length that is near the edge of a bucket
+/// says nothing about others.
+const PAUSE_MIN: Duration = Duration::from_millis(16);
+const BETWEEN: Duration = Duration::from_millis(70);
 
 /// The percentile.
 const PERCENT: f64 = 99.0;
@@ -37,11 +55,18 @@ pub fn specs() -> Vec<Spec> {
 /// Fills them.
 pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     let nodes = context.start("histogram")?;
-    let load = Load::new(Op::Get, CONNECTIONS, super::OBJECTS);
+    let r = Some(super::NODES.into());
+    let load = Load { rate: Some(RATE), r, ..Load::new(Op::Get, CONNECTIONS, super::OBJECTS) };
+    let last = nodes.servers.pids.last().and_then(|&pid| Pid::from_raw(pid.cast_signed()));
+    let last = last.ok_or("no node runs")?;
+    // The paused node reads no request.
+    let addresses = nodes.servers.addresses[..nodes.servers.addresses.len() - 1].to_vec();
+    let asked = Servers { addresses, ..nodes.servers.clone() };
     let mut rounds = Vec::new();
-    for _ in 0..context.plan.rounds {
+    for number in 0..context.plan.rounds {
+        let length = PAUSE_MIN.mul_f64(1.0 + number as f64 / context.plan.rounds as f64);
         let before = buckets_of(&nodes)?;
-        let cost = nodes.servers.cost(&load, context.plan.window)?;
+        let cost = with_pauses((last, length), || asked.cost(&load, context.plan.window))?;
         let told = quantile_us(&growth(&before, &buckets_of(&nodes)?), PERCENT / 100.0);
         let told = told.ok_or("no request is in the histograms")?;
         rounds.push((told, percentile_us(&cost.outcome.latencies, PERCENT)));
@@ -52,6 +77,28 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     let values = |of: fn(&(f64, f64)) -> f64| median(&rounds.iter().map(of).collect::<Vec<f64>>());
     let row = off_spec().measured(&off).also("p99_us_by_histogram", values(|round| round.0));
     report.push(row.also("p99_us_of_generator", values(|round| round.1)))
+}
+
+/// Measures while a node is paused for this length again and again.
+fn with_pauses(paused: (Pid, Duration), measure: impl FnOnce() -> Result<Cost>) -> Result<Cost> {
+    let (end, ended) = channel();
+    thread::scope(|scope| {
+        let pauser = scope.spawn(move || pause(paused, &ended));
+        let measured = measure();
+        drop(end);
+        pauser.join().map_err(|_| "the pauser panicked")??;
+        measured
+    })
+}
+
+/// Pauses a node until the other end of the channel is dropped.
+fn pause((node, length): (Pid, Duration), ended: &Receiver<()>) -> Result<()> {
+    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(BETWEEN) {
+        kill_process(node, Signal::STOP)?;
+        thread::sleep(length);
+        kill_process(node, Signal::CONT)?;
+    }
+    Ok(())
 }
 
 /// The buckets of reads, summed over all nodes.
