@@ -1,5 +1,5 @@
-//! The language of queries: whatever reads as an expression is written again as the same, and says something of every term within
-//! its bounds.
+//! The language of queries: whatever reads as an expression is written again as the same, and says something of every
+//! term within its bounds.
 #![no_main]
 
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! The figures of the load generator itself: `cargo xtask figures bench`.
 //!
-//! What it can do where nothing is in its way ([`Part::Null`]), what it costs against a node and whether it keeps a rate
-//! ([`Part::Node`]), and whether a node that is stopped for a moment shows as the latencies that it caused
+//! What it can do where nothing is in its way ([`Part::Null`]), what it costs against a node and whether it keeps a
+//! rate ([`Part::Node`]), and whether a node that is stopped for a moment shows as the latencies that it caused
 //! ([`Part::Stop`]). That planted faults are found and named is a test of `bench`.
 
 use crate::Result;

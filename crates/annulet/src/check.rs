@@ -1,4 +1,5 @@
-//! `annulet check`: verifies a data folder that no node is using, and with `--repair` makes again what can be (`repair.rs`).
+//! `annulet check`: verifies a data folder that no node is using, and with `--repair` makes again what can be
+//! (`repair.rs`).
 
 use crate::failure::{self, FAILED, Failure, UNUSABLE};
 use crate::plural::count;

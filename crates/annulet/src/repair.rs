@@ -35,8 +35,8 @@ fn metadata(dir: &Path) -> Option<BTreeMap<Vec<u8>, Vec<u8>>> {
     })
 }
 
-/// What the store in `store` remembers for its node, if its own manifest does not say so: what the other shards of `dir`
-/// remember, or what can be told without them.
+/// What the store in `store` remembers for its node, if its own manifest does not say so: what the other shards of
+/// `dir` remember, or what can be told without them.
 pub fn options(
     dir: &Path,
     store: &Path,

@@ -1,9 +1,10 @@
 //! What every store of objects does.
 //!
-//! Ten methods, of which two are made of another, one has an answer that does for most, and two are capabilities that most do without: other threads get
-//! handles of the same store ([`Backend::another`]), or read what its owner writes ([`Backend::reader`]). Not among them, on purpose: opening, which differs ([`Kind::open`](crate::Kind));
-//! when a write is safe, which is said once, at opening, since some engines decide it there; how much room it takes, which the file
-//! system says of all alike.
+//! Ten methods, of which two are made of another, one has an answer that does for most, and two are capabilities that
+//! most do without: other threads get handles of the same store ([`Backend::another`]), or read what its owner writes
+//! ([`Backend::reader`]). Not among them, on purpose: opening, which differs ([`Kind::open`](crate::Kind)); when a
+//! write is safe, which is said once, at opening, since some engines decide it there; how much room it takes, which the
+//! file system says of all alike.
 
 use crate::error::Error;
 use bytes::Bytes;
@@ -148,7 +149,8 @@ pub trait Backend: Send {
         Limits::default()
     }
 
-    /// A handle of the same store for another thread: the engine sees to what they do at once. `None` of a store that has one owner.
+    /// A handle of the same store for another thread: the engine sees to what they do at once. `None` of a store that
+    /// has one owner.
     fn another(&self) -> Option<Box<dyn Backend>> {
         None
     }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 const LOCK: &str = "lock";
 
-/// Makes the folder, durably, if it is not there, and takes its lock, which lasts as long as the disk. What it has is durable then, too: a
-/// process before may have been killed when it had made a file and not synced its name.
+/// Makes the folder, durably, if it is not there, and takes its lock, which lasts as long as the disk. What it has is
+/// durable then, too: a process before may have been killed when it had made a file and not synced its name.
 pub fn prepare(disk: &mut dyn Disk, folder: &Path) -> Result<(), DiskError> {
     disk::run(disk, DiskOp::CreateDir { path: folder.to_path_buf() })?;
     disk::run(disk, DiskOp::Lock { path: folder.join(LOCK) })?;

@@ -21,8 +21,8 @@ pub struct Settings {
     /// About how large a file of the log is, where the engine is ours; of it the size of blocks is a part, where a log
     /// has these. Default: 128 MiB.
     pub segment_bytes: u64,
-    /// What the store may use of the machine's memory, the page cache's part included, where that is less than the machine has. Our engine takes
-    /// sizes that fit; the others have their own. Default: nothing is said.
+    /// What the store may use of the machine's memory, the page cache's part included, where that is less than the
+    /// machine has. Our engine takes sizes that fit; the others have their own. Default: nothing is said.
     pub memory_bytes: Option<u64>,
 }
 
@@ -153,8 +153,8 @@ impl Kind {
         self == Kind::Memory
     }
 
-    /// Whether a fold finds its first key without passing by those before it. Where it does not, a fold over little costs what one over all
-    /// does.
+    /// Whether a fold finds its first key without passing by those before it. Where it does not, a fold over little
+    /// costs what one over all does.
     pub fn is_ordered(self) -> bool {
         self != Kind::Hash
     }

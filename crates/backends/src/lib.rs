@@ -1,7 +1,7 @@
 //! Stores of objects behind one small trait: our engine, and others that a user may know.
 //!
-//! [`Backend`] is what all of them do; [`Kind`] names them and opens them. A key has a head and a value, as in the engine: a head
-//! is what can be had of an object without its value.
+//! [`Backend`] is what all of them do; [`Kind`] names them and opens them. A key has a head and a value, as in the
+//! engine: a head is what can be had of an object without its value.
 //!
 //! | name | what it is | in |
 //! |---|---|---|
@@ -18,12 +18,13 @@
 //!
 //! [`shared`] has many threads use one of them. [`packed`] lays arrays of small entries of one size over any of them.
 //!
-//! Invariants that one suite holds all of them to (`tests/conformance.rs`): a batch is seen as a whole or not at all; what was
-//! written is read, by this one and after a restart; a fold tells each key of its range once, in order, as of one moment.
+//! Invariants that one suite holds all of them to (`tests/conformance.rs`): a batch is seen as a whole or not at all;
+//! what was written is read, by this one and after a restart; a fold tells each key of its range once, in order, as of
+//! one moment.
 //!
-//! What an engine cannot do is refused with an error of its own kind ([`Error::Refused`], [`Error::TooLarge`]), never done in part.
-//! Each has one store, of one owner, whose calls wait: what a thread that owns a shard needs. A foreign engine does its own I/O and
-//! has threads of its own; it finds damage when its library does.
+//! What an engine cannot do is refused with an error of its own kind ([`Error::Refused`], [`Error::TooLarge`]), never
+//! done in part. Each has one store, of one owner, whose calls wait: what a thread that owns a shard needs. A foreign
+//! engine does its own I/O and has threads of its own; it finds damage when its library does.
 //!
 //! A node serves from any of them, or from several for several bucket types (`node::store`). Left out so far: folds
 //! over key segments and snapshots, as capabilities that are emulated where an engine has none.

@@ -1,8 +1,9 @@
 //! LMDB: a B-tree in C, copied as it is written, read where it is mapped.
 //!
-//! Each batch is a transaction. The map is as large as the database may become, which costs nothing before it is used. It has no
-//! checksums: what a damaged disk gives back is answered. The system is told not to read ahead in the map, as our engine and RocksDB tell it of their files: lookups are at
-//! random, and a map that is larger than memory is of no use with what nobody asked for.
+//! Each batch is a transaction. The map is as large as the database may become, which costs nothing before it is used.
+//! It has no checksums: what a damaged disk gives back is answered. The system is told not to read ahead in the map, as
+//! our engine and RocksDB tell it of their files: lookups are at random, and a map that is larger than memory is of no
+//! use with what nobody asked for.
 
 use crate::backend::{Backend, Limits, Object, Visit, What, Write};
 use crate::error::Error;
@@ -46,7 +47,8 @@ impl Lmdb {
         builder.map_size(MAP_BYTES).max_dbs(0).max_readers(READERS_MAX);
         let syncs =
             if settings.durability == Durability::Sync { EnvFlags::empty() } else { EnvFlags::NO_SYNC };
-        // SAFETY: without syncs a power cut may leave a database that cannot be read; memory stays sound. What is read ahead is speed only.
+        // SAFETY: without syncs a power cut may leave a database that cannot be read; memory stays sound. What is read
+        // ahead is speed only.
         unsafe { builder.flags(syncs | EnvFlags::NO_READ_AHEAD) };
         // SAFETY: the files are this store's own: whoever writes to them meanwhile does so against its lock.
         let env = unsafe { builder.open(folder) }.map_err(Error::of(NAME))?;

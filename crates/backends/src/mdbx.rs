@@ -1,8 +1,9 @@
 //! MDBX: LMDB's B-tree in C, gone on with: it reuses and gives back pages better, and takes longer keys.
 //!
-//! Each batch is a transaction. The map is as large as the database may become, which costs nothing before it is used; the file grows and
-//! shrinks by its library's steps of 16 MiB. Pages are written as LMDB's are, not through the map, and nothing is read ahead there, as of LMDB. It has no
-//! checksums of what it stores: what a damaged disk gives back is answered, unless it makes no tree any more.
+//! Each batch is a transaction. The map is as large as the database may become, which costs nothing before it is used;
+//! the file grows and shrinks by its library's steps of 16 MiB. Pages are written as LMDB's are, not through the map,
+//! and nothing is read ahead there, as of LMDB. It has no checksums of what it stores: what a damaged disk gives back
+//! is answered, unless it makes no tree any more.
 //!
 //! At durability `none` its mode is `UTTERLY_NOSYNC`, which is LMDB's `NO_SYNC`: a power cut may leave a database that
 //! cannot be read. The safer `SAFE_NOSYNC` reuses no page before a sync, and nothing asks for one here, so that its

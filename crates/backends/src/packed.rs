@@ -1,15 +1,16 @@
 //! Packing: arrays of small entries of one size, many of which share a key.
 //!
-//! What a store keeps for a key, in memory or on the disk, is often more than an entry of 16 bytes has. A *pack* is the entries of
-//! one key: entry `n` of an array is slot `n % slots` of pack `n / slots`. The head of a pack says which slots are set, and the value is all
-//! slots, those that are not set as zeros. The bytes are in docs/formats/backends.md.
+//! What a store keeps for a key, in memory or on the disk, is often more than an entry of 16 bytes has. A *pack* is the
+//! entries of one key: entry `n` of an array is slot `n % slots` of pack `n / slots`. The head of a pack says which
+//! slots are set, and the value is all slots, those that are not set as zeros. The bytes are in
+//! docs/formats/backends.md.
 //!
 //! Invariants:
 //!
-//! * A write sets all of its entries or none, and leaves their neighbours as they were: several entries of one pack in one write are
-//!   one change of it, and writes that follow each other are each on what is stored. A [`Packed`] has its store for itself, so no write
-//!   comes between the read and the write of another; where threads share a store, its handles see to that
-//!   ([`Handle::set_entry`](crate::shared::Handle::set_entry)).
+//! * A write sets all of its entries or none, and leaves their neighbours as they were: several entries of one pack in
+//!   one write are one change of it, and writes that follow each other are each on what is stored. A [`Packed`] has its
+//!   store for itself, so no write comes between the read and the write of another; where threads share a store, its
+//!   handles see to that ([`Handle::set_entry`](crate::shared::Handle::set_entry)).
 //! * A pack without entries is not there.
 //!
 //! Left out: packs as objects of a cluster, whose siblings would have to be joined by slot.
@@ -43,7 +44,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The array whose keys begin with `name`, which those of nothing else in the store may; `slots` entries of `entry_bytes` each have one.
+    /// The array whose keys begin with `name`, which those of nothing else in the store may; `slots` entries of
+    /// `entry_bytes` each have one.
     pub fn new(name: &[u8], slots: u16, entry_bytes: u16) -> Result<Layout, Error> {
         Error::check_len("the name of an array", name.len(), NAME_BYTES_MAX)?;
         if slots == 0 || entry_bytes == 0 {

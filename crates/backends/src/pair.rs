@@ -4,9 +4,9 @@
 //! 0 version u8 (1)   1 head_len u32   5 head | value
 //! ```
 //!
-//! One and not two, since a PUT and a GET are then one look into the engine; a HEAD reads what a GET reads, as far as the
-//! engine does not read by pages. There is no checksum: what the engine gives back is believed, as its users do. Left out: what a
-//! head or a value means.
+//! One and not two, since a PUT and a GET are then one look into the engine; a HEAD reads what a GET reads, as far as
+//! the engine does not read by pages. There is no checksum: what the engine gives back is believed, as its users do.
+//! Left out: what a head or a value means.
 
 use crate::backend::{Item, Object, What};
 use crate::error::Error;

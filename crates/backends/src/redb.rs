@@ -1,7 +1,7 @@
 //! Redb: a B-tree in Rust, copied as it is written, in one file.
 //!
-//! Each batch is a transaction. At durability `none` redb keeps what was committed in memory, and does not use its free pages again
-//! until it commits durably: so every [`SAFE_EVERY`]th transaction is, which bounds both.
+//! Each batch is a transaction. At durability `none` redb keeps what was committed in memory, and does not use its free
+//! pages again until it commits durably: so every [`SAFE_EVERY`]th transaction is, which bounds both.
 
 use crate::backend::{Backend, Object, Visit, What, Write};
 use crate::error::Error;
@@ -53,7 +53,8 @@ impl Redb {
         Ok(redb)
     }
 
-    /// A transaction, of which there is one at a time, whatever handle has it. One that need not be durable is, when it is time.
+    /// A transaction, of which there is one at a time, whatever handle has it. One that need not be durable is, when it
+    /// is time.
     fn begin(&self, must_be_safe: bool) -> Result<WriteTransaction, Error> {
         let mut transaction = self.database.begin_write().map_err(Error::of(NAME))?;
         let count = self.unsafe_count.load(Relaxed) + 1;

@@ -7,8 +7,8 @@
 //!   Each is behind a lock; where the engine has readers ([`Backend::reader`]), reads do not take it. Writes that come
 //!   while a store is written queue, and are its next batch (`group.rs`).
 //!
-//! Invariants: what one handle has written is read by all from then on; entries of a pack that several set at once are all set (`packs.rs`); a store is closed when
-//! no handle is left.
+//! Invariants: what one handle has written is read by all from then on; entries of a pack that several set at once are
+//! all set (`packs.rs`); a store is closed when no handle is left.
 //!
 //! Left out: batches and folds, which would be over several stores at different moments.
 
@@ -43,8 +43,8 @@ impl Sharing {
         if kind.has_handles() { 1 } else { self.stores }
     }
 
-    /// What each store is told: together they have the cache and the memory that are asked for. The readers of a store share one of its size, and its owner, which does
-    /// not read where there are readers, uses none.
+    /// What each store is told: together they have the cache and the memory that are asked for. The readers of a store
+    /// share one of its size, and its owner, which does not read where there are readers, uses none.
     fn settings(&self, kind: Kind, settings: &Settings) -> Settings {
         let stores = self.stores_of(kind);
         Settings {

@@ -1,10 +1,10 @@
 //! Power cuts and kills at any operation of any disk, under the backends that are ours.
 //!
-//! A store lives on the simulator's disk, which keeps what was synced and of everything else what the seed picks, blocks in part
-//! included. Each life ends at an operation that the seed chose, of opening as of writing; the next one must have what was acknowledged,
-//! and the batch that was under way as a whole or not at all. At durability `none` a power cut may take what came after the store was
-//! last closed, and each key then has a content that it once had since; a kill takes nothing.
-//! `ANNULET_BACKEND_LIVES` runs more seeds.
+//! A store lives on the simulator's disk, which keeps what was synced and of everything else what the seed picks,
+//! blocks in part included. Each life ends at an operation that the seed chose, of opening as of writing; the next one
+//! must have what was acknowledged, and the batch that was under way as a whole or not at all. At durability `none` a
+//! power cut may take what came after the store was last closed, and each key then has a content that it once had
+//! since; a kill takes nothing. `ANNULET_BACKEND_LIVES` runs more seeds.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 

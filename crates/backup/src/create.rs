@@ -2,8 +2,8 @@
 //!
 //! 1. Look at all files: how long they are, and which of them the newest earlier backup of the same store has.
 //! 2. Begin the folder. The file that becomes its index is made first, so that no two are written to one folder.
-//! 3. Link what the earlier backup has; link or copy the rest, and read what was linked for its checksum. Where a link is not
-//!    to be had, as on another file system, the rest is copied.
+//! 3. Link what the earlier backup has; link or copy the rest, and read what was linked for its checksum. Where a link
+//!    is not to be had, as on another file system, the rest is copied.
 //! 4. Write each store's manifest, and sync the folders.
 //! 5. Write the index, and give it its name.
 //!
@@ -88,8 +88,8 @@ pub struct Created {
 /// Makes it. Blocks.
 ///
 /// # Errors
-/// [`Error::Taken`] if there is something of that name, [`Error::NoRoom`], [`Error::Stopped`], and errors of the disk. What was
-/// begun is then no backup, and may be removed.
+/// [`Error::Taken`] if there is something of that name, [`Error::NoRoom`], [`Error::Stopped`], and errors of the disk.
+/// What was begun is then no backup, and may be removed.
 pub fn create(disk: &mut dyn Disk, request: &Create, watch: Watch<'_>) -> Result<Created, Error> {
     let earlier = find_earlier(disk, request);
     let planned = survey(disk, request, earlier.as_ref().map(|(_, index)| index))?;

@@ -1,7 +1,7 @@
 //! The index of a backup, the file `BACKUP`: docs/formats/backup.md.
 //!
-//! A line for programs, `annulet-backup 1 CHECKSUM LENGTH`, and JSON that people can read. The line says in every version what
-//! the rest must come to, so that damage is told from a newer version's index.
+//! A line for programs, `annulet-backup 1 CHECKSUM LENGTH`, and JSON that people can read. The line says in every
+//! version what the rest must come to, so that damage is told from a newer version's index.
 
 use crate::error::Error;
 use base::Disk;
@@ -75,8 +75,8 @@ impl Index {
     /// Reads the bytes of `file`.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if they are not what was written, [`Error::NotBackup`] if they never were an index, or a newer
-    /// program wrote it.
+    /// [`Error::Damaged`] if they are not what was written, [`Error::NotBackup`] if they never were an index, or a
+    /// newer program wrote it.
     pub fn decode(bytes: &[u8], file: &str) -> Result<Index, Error> {
         let damaged = |what: &str| Error::Damaged { file: file.to_owned(), what: what.to_owned() };
         let end =

@@ -8,7 +8,8 @@
 //! DEST/NAME/membership/                   which node of which cluster it is, and its log
 //! ```
 //!
-//! * `create.rs`: links, or copies in slices, what a store says it is made up of ([`engine::backup`]), also while it serves.
+//! * `create.rs`: links, or copies in slices, what a store says it is made up of ([`engine::backup`]), also while it
+//!   serves.
 //! * `index.rs`: the index's format. `verify.rs`: reads a backup back. `restore.rs`: makes a data folder of one.
 //! * `transfer.rs`: files in slices, between which whoever watches may wait, or stop.
 //!

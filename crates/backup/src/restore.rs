@@ -4,8 +4,8 @@
 //! 2. Copy all other files of stores, and compare their checksums. Links would not do: the restored store writes to
 //!    some of them, and the backup stays as it is. The caller may leave parts out of the files of the node's
 //!    membership, which the node's user alone can read.
-//! 3. Write the manifests, that of shard 0 last: before that, no node takes the folder for a whole one. Each store is another one than that
-//!    which was backed up, so it has a new incarnation ([`engine::backup::renewed`]).
+//! 3. Write the manifests, that of shard 0 last: before that, no node takes the folder for a whole one. Each store is
+//!    another one than that which was backed up, so it has a new incarnation ([`engine::backup::renewed`]).
 //!
 //! The node that starts with the folder has its old name, and its old part in the cluster. Its cluster finds out that
 //! the folder is an older copy, takes its vote, and gives it back (the log of the crate `membership`), and its shards
@@ -43,11 +43,12 @@ pub struct Restored {
     pub bytes: u64,
 }
 
-/// Restores the backup in `folder` into the data folder `data`, in which there must be nothing yet: whoever calls this has
-/// looked. Blocks. After an error the folder is of no use.
+/// Restores the backup in `folder` into the data folder `data`, in which there must be nothing yet: whoever calls this
+/// has looked. Blocks. After an error the folder is of no use.
 ///
 /// # Errors
-/// [`Error::Damaged`] if a file is not what was backed up, [`Error::NoRoom`], [`Error::Stopped`], and errors of the disk.
+/// [`Error::Damaged`] if a file is not what was backed up, [`Error::NoRoom`], [`Error::Stopped`], and errors of the
+/// disk.
 pub fn restore(
     disk: &mut dyn Disk,
     folder: &Path,

@@ -14,8 +14,8 @@ pub const SLICE_BYTES: usize = 64 << 10;
 /// A copy is synced after so many bytes, so that no sync of a client's waits for all of it.
 const SYNC_BYTES: u64 = 4 << 20;
 
-/// The last bytes of a file by which it is known again: a table's footer and a segment's seal are there, and have checksums
-/// of what is before them.
+/// The last bytes of a file by which it is known again: a table's footer and a segment's seal are there, and have
+/// checksums of what is before them.
 const TAIL_BYTES: u64 = 4 << 10;
 
 /// How far it is. Bytes are of files' contents.

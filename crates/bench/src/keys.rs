@@ -239,8 +239,8 @@ impl Keys {
     }
 }
 
-/// The key of a uniform number in (0, 1]: the floor of a Lomax variate of shape 1.5 and scale 0.1 count, whose mean is a
-/// fifth of the count. Not above what other spaces of keys begin with.
+/// The key of a uniform number in (0, 1]: the floor of a Lomax variate of shape 1.5 and scale 0.1 count, whose mean is
+/// a fifth of the count. Not above what other spaces of keys begin with.
 pub fn pareto(unit: f64, count: u64) -> u64 {
     let drawn = (unit.powf(-1.0 / 1.5) - 1.0) * 0.1 * count as f64;
     (drawn as u64).min(UNIQUE_FROM - 1)

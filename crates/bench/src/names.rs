@@ -46,8 +46,8 @@ impl Naming {
 }
 
 impl Naming {
-    /// The number of a key that [`Naming::write`] has written; `None` of a unique one, of a line of a file, and of what it
-    /// would not write.
+    /// The number of a key that [`Naming::write`] has written; `None` of a unique one, of a line of a file, and of what
+    /// it would not write.
     pub fn number(&self, key: &[u8]) -> Option<u64> {
         match self {
             // As long as a unique one, which may have no letter either.

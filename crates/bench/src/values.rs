@@ -4,9 +4,10 @@
 //! bucket), the sequence of the write, the value's length, and a CRC-32C of all of the value but the checksum itself.
 //! So a read can tell a value of another key, of an older write, of an earlier run, and one that is damaged.
 //!
-//! A shorter value, of [`STAMP_LEN_MIN`] bytes at least, begins with a compact stamp of so many: the run, the low half of the key's number, the
-//! sequence, and a CRC-32C of what the whole stamp would have and of what follows. It finds the same faults; only what kind of damage it is cannot be
-//! told: a value that was cut, or that nobody stamped, has a wrong checksum or another key.
+//! A shorter value, of [`STAMP_LEN_MIN`] bytes at least, begins with a compact stamp of so many: the run, the low half
+//! of the key's number, the sequence, and a CRC-32C of what the whole stamp would have and of what follows. It finds
+//! the same faults; only what kind of damage it is cannot be told: a value that was cut, or that nobody stamped, has a
+//! wrong checksum or another key.
 //!
 //! The rest are bytes from a pool: random ones, or (semi-compressible, as the seeds' NHS load) 4,096 random bytes and
 //! 4,096 bytes of text by turns, of which the text compresses well.

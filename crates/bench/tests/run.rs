@@ -356,7 +356,8 @@ fn queries_find_what_was_written_and_are_judged() {
 
 #[test]
 fn entries_that_are_not_written_are_missed() {
-    // A query that finds too little is asked again for a second, and an update mends what was dropped: so many that some stay.
+    // A query that finds too little is asked again for a second, and an update mends what was dropped: so many that
+    // some stay.
     let text = INDEXED.replace("[value]", "[plant]\ndrop_entries = 300\n[value]").replace("20000", "6000");
     let (summary, results) = run_filled(&text);
     assert!(!summary.verdict.passed);

@@ -1,5 +1,5 @@
-//! What a store does beside answering: options that fit a machine, compaction by command, statistics, and a check of its files.
-//! `cargo run -p engine --example upkeep`.
+//! What a store does beside answering: options that fit a machine, compaction by command, statistics, and a check of
+//! its files. `cargo run -p engine --example upkeep`.
 
 use engine::check::check_store;
 use engine::store::Resources;

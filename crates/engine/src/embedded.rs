@@ -6,8 +6,8 @@
 //! elsewhere, calls go on meanwhile, and a write waits as long as the store asks ([`Store::pace`]), or until there is
 //! room. The server does not use this; tools, tests and programs without a loop of their own do.
 //!
-//! What jobs on other threads have done is taken by the calls that follow, as by the turns of a shard: a store that nobody
-//! calls keeps what a flush of its last writes has freed until somebody does.
+//! What jobs on other threads have done is taken by the calls that follow, as by the turns of a shard: a store that
+//! nobody calls keeps what a flush of its last writes has freed until somebody does.
 //!
 //! ```
 //! # fn main() -> Result<(), engine::Error> {
@@ -79,7 +79,8 @@ pub struct Jobs {
 /// Makes [`Jobs`] for a store.
 type MakeJobs = Arc<dyn Fn() -> io::Result<Jobs> + Send + Sync>;
 
-/// A call that waits for jobs looks at the store this often though none has ended: what compaction may do grows with time.
+/// A call that waits for jobs looks at the store this often though none has ended: what compaction may do grows with
+/// time.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A wait that is worth one: shorter ones are added up, since whoever sleeps for less sleeps longer than was asked.
@@ -309,8 +310,8 @@ impl Embedded {
         }
     }
 
-    /// Lets a store that had no room see whether it has some now: turns to ask the disk, to take its answer, to write what
-    /// waited, and to take note of that.
+    /// Lets a store that had no room see whether it has some now: turns to ask the disk, to take its answer, to write
+    /// what waited, and to take note of that.
     fn look_for_room(&mut self) {
         for _ in 0..4 {
             if self.store.refuses_writes().is_some() {

@@ -153,7 +153,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// An entry of what is inline, has no end, and a short head, if it is one, as those of an index are: it has no place in the journal.
+/// An entry of what is inline, has no end, and a short head, if it is one, as those of an index are: it has no place in
+/// the journal.
 #[inline(always)]
 fn decode_short(bytes: &[u8]) -> Option<Entry<'_>> {
     let (&KIND_INLINE, mut rest) = bytes.split_first()? else { return None };

@@ -1,11 +1,13 @@
 //! Key segments: what all keys are divided into by their hashes, and some of them, to be visited.
 //!
 //! The segment of a key is the first bits of its hash, which is the one that filters and indexes have
-//! ([`crate::memtable::hash`]): of the whole ledger key, so replicas that write the same keys agree on it. Whoever compares hash
-//! trees asks for the keys of the leaves that differ. Not to be confused with the segments of the journal.
+//! ([`crate::memtable::hash`]): of the whole ledger key, so replicas that write the same keys agree on it. Whoever
+//! compares hash trees asks for the keys of the leaves that differ. Not to be confused with the segments of the
+//! journal.
 //!
 //! Follows leveled's segment lists, whose ids have 16 bits. Here they have up to [`SEGMENT_BITS_MAX`]; tables name the
-//! blocks of at least 20 bits' worth of segments exactly (docs/formats/table.md), and what is visited is exact in any case.
+//! blocks of at least 20 bits' worth of segments exactly (docs/formats/table.md), and what is visited is exact in any
+//! case.
 
 use crate::error::Error;
 use crate::memtable::hash;

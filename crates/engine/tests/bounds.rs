@@ -1,5 +1,5 @@
-//! What a store takes has a bound: memory, tables of level 0, what waits. Beyond it there is a refusal, which can be tried
-//! again; nothing that was accepted is lost, and files go when the last who reads them has let go.
+//! What a store takes has a bound: memory, tables of level 0, what waits. Beyond it there is a refusal, which can be
+//! tried again; nothing that was accepted is lost, and files go when the last who reads them has let go.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
@@ -33,8 +33,8 @@ fn a_store_takes_no_more_memory_than_its_options_say() {
     assert!(most < allowed, "{most} bytes of {allowed}");
 }
 
-/// Who heeds the pace is never refused, and its waits are what flushes and merges need for what it writes: they do not come in steps
-/// as memtables and tables do.
+/// Who heeds the pace is never refused, and its waits are what flushes and merges need for what it writes: they do not
+/// come in steps as memtables and tables do.
 #[test]
 fn who_waits_as_asked_waits_evenly() {
     /// What a write takes, and a slice of 4,096 entries: three times as long as writing them.
@@ -71,7 +71,8 @@ fn who_waits_as_asked_waits_evenly() {
     );
 }
 
-/// Who heeds the pace has a journal of little more than twice what lives, however slow compaction is beside the writes: they wait for it.
+/// Who heeds the pace has a journal of little more than twice what lives, however slow compaction is beside the writes:
+/// they wait for it.
 #[test]
 fn who_waits_as_asked_has_a_bounded_journal() {
     const KEYS: u64 = 20_000;
@@ -151,7 +152,8 @@ fn what_is_not_synced_is_bounded_whatever_the_durability() {
     const MIB: usize = 1 << 20;
     /// What is handed to the disk before one of it begins.
     const SYNC_MIB: u64 = 16;
-    // In one segment: what is behind the sync under way, and what that is of. Where segments end, the one before it as well.
+    // In one segment: what is behind the sync under way, and what that is of. Where segments end, the one before it as
+    // well.
     for (segment_bytes_target, writes_for_a_slice, syncs_of, expected, least) in [
         (128 << 20, 8, 2, 3..=8, 43),
         (128 << 20, 30, 2, 2..=4, 16),

@@ -1,8 +1,8 @@
 //! The coordinator of a delete, on a node that is to hold the key.
 //!
 //! 1. Check names and quorums, as for a read and a write.
-//! 2. Without a context, read what a quorum has, so that all of it is deleted. A key that is absent, deleted or has ended is
-//!    left alone: the delete has nothing to do. A node alone reads its own head only.
+//! 2. Without a context, read what a quorum has, so that all of it is deleted. A key that is absent, deleted or has
+//!    ended is left alone: the delete has nothing to do. A node alone reads its own head only.
 //! 3. Where the bucket has a pre-commit hook, fail. Write a tombstone, a sibling without a value, over what the client
 //!    had seen, or over everything that was read if it does not say. What the client had not seen stays beside the
 //!    tombstone.

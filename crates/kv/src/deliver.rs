@@ -4,8 +4,8 @@
 //! 2. Send it to the primary, which joins it with what it has.
 //! 3. When that is confirmed, read the head again: if it is still the one that was sent, the hint is forgotten. A
 //!    version that came meanwhile may have left its own hint, which looks the same, so it is brought another time.
-//! 4. A node that only stood in then forgets the key too, once it keeps no hint about it for another primary, and no write of it
-//!    is under way here that may leave one.
+//! 4. A node that only stood in then forgets the key too, once it keeps no hint about it for another primary, and no
+//!    write of it is under way here that may leave one.
 //! 5. If it was a tombstone, propose to reap it: this was perhaps the last primary that lacked it.
 //!
 //! Invariant: a hint is forgotten only after its primary has confirmed, as durable as it is configured, everything

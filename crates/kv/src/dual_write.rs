@@ -25,8 +25,8 @@ pub struct DualWrite {
     late: u32,
 }
 
-/// How often it waits on when told that they take long: two seconds, at a shard's patience. Whoever asked has its hints by
-/// then, and not every one who asks has a deadline that is near.
+/// How often it waits on when told that they take long: two seconds, at a shard's patience. Whoever asked has its hints
+/// by then, and not every one who asks has a deadline that is near.
 const LATE_MAX: u32 = 4;
 
 impl DualWrite {

@@ -6,8 +6,8 @@
 //! 3. When enough have replied, join their heads. Absent, unchanged and head-only are answered from that; for
 //!    anything else the value is fetched, if it has not come already.
 //! 4. Answer, without siblings that have ended by this node's clock.
-//! 5. When the rest have replied too, or take long, send the joined version to those that lack it. If it is one tombstone
-//!    that all have, propose to reap it. What ends soon is not sent: others may be done with it.
+//! 5. When the rest have replied too, or take long, send the joined version to those that lack it. If it is one
+//!    tombstone that all have, propose to reap it. What ends soon is not sent: others may be done with it.
 //!
 //! Invariants: one answer; nothing is repaired before it; a replica that has something which the others lack is
 //! never overwritten, since what is sent is joined there once more.
@@ -250,8 +250,8 @@ fn settle(gather: &mut ReadQuorum, ctx: &mut StepContext<'_>) -> Next {
     }
 }
 
-/// How far clocks of nodes may be apart, in milliseconds, before what has ended for one of them is sent to it again by others. It costs no more
-/// than that.
+/// How far clocks of nodes may be apart, in milliseconds, before what has ended for one of them is sent to it again by
+/// others. It costs no more than that.
 const CLOCKS_APART_MS: u64 = 60_000;
 
 /// Whether what ends then, in milliseconds since 1970, has ended or may have for others: they need not be sent it.

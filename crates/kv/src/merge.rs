@@ -1,6 +1,7 @@
 //! A replica's part in a write, a repair or a handoff: the received object is joined with the stored one.
 //!
-//! 1. Read the head here. If this node remembers a tombstone of the key ([`crate::reap`]), what it has deleted is no more.
+//! 1. Read the head here. If this node remembers a tombstone of the key ([`crate::reap`]), what it has deleted is no
+//!    more.
 //! 2. If it is the one that was sent, or descends from it, there is nothing to write but hints.
 //! 3. Otherwise join the two; read the values of siblings of ours that stay; write. Where the last write wins too: a
 //!    clock that decides between two versions, after causality has decided between others, does not decide the same

@@ -1,14 +1,15 @@
-//! A purge: tombstones that are reaped, or objects that are deleted, because a fold finds them. What it asks for, and how long it
-//! rests in between.
+//! A purge: tombstones that are reaped, or objects that are deleted, because a fold finds them. What it asks for, and
+//! how long it rests in between.
 //!
-//! 1. A fold over the cluster tells of keys with their contexts, a page at a time ([`crate::fold`]); the next page is asked for when this
-//!    one is done.
+//! 1. A fold over the cluster tells of keys with their contexts, a page at a time ([`crate::fold`]); the next page is
+//!    asked for when this one is done.
 //! 2. A tombstone is read, with all replicas asked: a read that finds it at all primaries proposes to reap it, and all
 //!    members have to agree (decision 8). An object is deleted with the context that was found: a later write stays.
-//! 3. After each key it rests for `REST` times as long as that took, so that whatever is busy slows it down, and it stays below
-//!    a rate: clients go first.
+//! 3. After each key it rests for `REST` times as long as that took, so that whatever is busy slows it down, and it
+//!    stays below a rate: clients go first.
 //!
-//! Invariant: an erase takes what its fold has found of a key, and nothing else, however long the key has waited on its page.
+//! Invariant: an erase takes what its fold has found of a key, and nothing else, however long the key has waited on its
+//! page.
 //!
 //! Left out: who asks, and waits; how it is told about. Whether a tombstone was reaped: that is decided later.
 
@@ -28,8 +29,8 @@ const REST: u32 = 3;
 /// The longest rest: a key that takes longer than a third of it met a node that does not answer rather than a busy one.
 const REST_MAX: Duration = Duration::from_millis(500);
 
-/// How long a key may take, in milliseconds: whoever does not answer by then is away, and the purge goes on without it. A key that failed is
-/// found again by the next purge.
+/// How long a key may take, in milliseconds: whoever does not answer by then is away, and the purge goes on without it.
+/// A key that failed is found again by the next purge.
 const KEY_TIMEOUT: u32 = 10_000;
 
 /// Keys in a second unless said otherwise: a shard begins a few hundred reapings in a second, and remembers each for

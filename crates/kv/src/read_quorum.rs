@@ -200,8 +200,8 @@ impl ReadQuorum {
         if self.is_nothing() { Verdict::NotFound } else { Verdict::Failed(failure) }
     }
 
-    /// Whether all who replied, and nobody failed, have nothing or a tombstone: then there is nothing to be found, although
-    /// such replies meet no quorum.
+    /// Whether all who replied, and nobody failed, have nothing or a tombstone: then there is nothing to be found,
+    /// although such replies meet no quorum.
     fn is_nothing(&self) -> bool {
         let is_tombstone = |stored: &Stored| view(&stored.head).is_ok_and(|head| head.is_tombstone());
         let mut replied = self.replies.iter().filter(|replica| !replica.is_waiting()).peekable();

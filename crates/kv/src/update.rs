@@ -4,9 +4,10 @@
 //! 2. If any with a value does ([`Update::needs_values`]), the coordinator reads the stored values.
 //! 3. [`Update::finish`] makes the new version, and holds it against the limits.
 //!
-//! A write of a key that is *written once* ([`Update::once`]) rests on nothing that is stored. All such writes of a key are
-//! events of one actor, ordered by their time and then by what they write, so each covers those before it: replicas that
-//! join two of them keep the later one, whichever came first. A tombstone covers what was deleted and nothing later.
+//! A write of a key that is *written once* ([`Update::once`]) rests on nothing that is stored. All such writes of a key
+//! are events of one actor, ordered by their time and then by what they write, so each covers those before it: replicas
+//! that join two of them keep the later one, whichever came first. A tombstone covers what was deleted and nothing
+//! later.
 //!
 //! A write *as is* (`asis`) has no event of its own. It stands for a version that exists elsewhere with the
 //! context given, so it is merged with what is stored as another replica would be: it replaces what its context

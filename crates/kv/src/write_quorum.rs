@@ -6,12 +6,13 @@
 //!    there is none, the hint is kept here.
 //! 4. Those that have not answered when the coordinator stops waiting get a hint too: what it has sent them may
 //!    or may not arrive, and a hint that is brought home twice does no harm.
-//! 5. Where this node does not hold the version, since its own write failed or since it is no replica, a hint here would
-//!    bring home what is not here: one that has confirmed keeps it, for this node too if that is a primary. If none of them says
-//!    that it does, since all have died meanwhile, this node takes the version and keeps the hints: it stands in.
+//! 5. Where this node does not hold the version, since its own write failed or since it is no replica, a hint here
+//!    would bring home what is not here: one that has confirmed keeps it, for this node too if that is a primary. If
+//!    none of them says that it does, since all have died meanwhile, this node takes the version and keeps the hints:
+//!    it stands in.
 //!
-//! What is written here either replaces what the coordinator has read, or, where keys are written once, is joined with it
-//! ([`Merge`]) as on any other replica; then this node need not be one.
+//! What is written here either replaces what the coordinator has read, or, where keys are written once, is joined with
+//! it ([`Merge`]) as on any other replica; then this node need not be one.
 //!
 //! Invariant: once a version has been written here, every replica that has not confirmed it has a hint somewhere,
 //! or this node has died with it.
@@ -41,8 +42,8 @@ pub(crate) struct WritePlan {
     pub newest_time: u64,
 }
 
-/// How often a coordinator that does not hold what it wrote waits on for those that it has asked to keep hints: two seconds, at a
-/// shard's patience.
+/// How often a coordinator that does not hold what it wrote waits on for those that it has asked to keep hints: two
+/// seconds, at a shard's patience.
 const LATE_MAX: u32 = 4;
 
 /// A write under way.

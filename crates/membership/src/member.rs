@@ -3,7 +3,8 @@
 //! 1. Bytes of one lane come in; their first byte says whose they are.
 //! 2. The log's state says who the members are, which is whom the detector listens to.
 //! 3. The detector says who can be reached, which is whom the log's leader lets vote, and whom news are told to.
-//! 4. Two findings end the process ([`Stop`]): that it is a copy whose original lives, and that it is no member any more.
+//! 4. Two findings end the process ([`Stop`]): that it is a copy whose original lives, and that it is no member any
+//!    more.
 //!
 //! Left out: how a node asks to be admitted, which its operator has it do at any member, before it has a number.
 

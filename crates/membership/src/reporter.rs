@@ -1,9 +1,10 @@
 //! Reports of a member on itself: they let the next step, or its departure, happen.
 //!
-//! 1. What the node's shards have made of what is published is asked for ([`Progress`]). When all have adopted or copied, that is
-//!    proposed to the log, and again after `AGAIN_AFTER` until the state shows it: a proposal can be lost with a leader.
-//! 2. A node that has given up everything stays for [`DRAIN`], so that balancers have turned away from it; when nobody goes by
-//!    a ring that names it, nothing is left in its shards and it does not vote any more, it says that it goes.
+//! 1. What the node's shards have made of what is published is asked for ([`Progress`]). When all have adopted or
+//!    copied, that is proposed to the log, and again after `AGAIN_AFTER` until the state shows it: a proposal can be
+//!    lost with a leader.
+//! 2. A node that has given up everything stays for [`DRAIN`], so that balancers have turned away from it; when nobody
+//!    goes by a ring that names it, nothing is left in its shards and it does not vote any more, it says that it goes.
 //!
 //! Invariant: in a cluster at rest nothing is proposed and nothing is due.
 //!
@@ -59,7 +60,8 @@ struct Report {
 }
 
 impl Report {
-    /// Whether what waits to be in the state, if something does, is to be proposed at `now`; if so it counts as proposed.
+    /// Whether what waits to be in the state, if something does, is to be proposed at `now`; if so it counts as
+    /// proposed.
     fn is_due(&mut self, waits: Option<RingVersion>, now: Monotonic) -> bool {
         let is_proposed = self.version == waits && self.again.is_some_and(|again| now < again);
         if waits.is_none() {

@@ -1,6 +1,6 @@
-//! What a data folder was made with, and cannot be changed by a start: the number of shards, by how much of their position
-//! keys are ordered and given to shards, and whose it is: which node of which cluster. Each shard's store remembers them, or, of another
-//! backend than annulet's own, a file beside them ([`founding`]).
+//! What a data folder was made with, and cannot be changed by a start: the number of shards, by how much of their
+//! position keys are ordered and given to shards, and whose it is: which node of which cluster. Each shard's store
+//! remembers them, or, of another backend than annulet's own, a file beside them ([`founding`]).
 //!
 //! Keys are ordered by more bits of their position than the ring has ([`RingSize::finest`]), so that the ring can grow:
 //! a partition is a range of *prefixes*, of fewer prefixes when there are more partitions. A shard is chosen by the
@@ -134,7 +134,8 @@ impl Layout {
 pub enum Owner {
     /// A node alone, or one that was alone when it was made.
     Alone,
-    /// A node of the cluster that these members founded, by name, with commas in between: what older programs remembered.
+    /// A node of the cluster that these members founded, by name, with commas in between: what older programs
+    /// remembered.
     Founder(String),
     /// This node of this cluster.
     Member {

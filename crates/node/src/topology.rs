@@ -14,13 +14,13 @@
 //! argument. *Switched* follows when every shard of every receiver says that it is complete
 //! ([`crate::Output::Copied`]); a target may also be given up: then *at rest* follows with the old ring.
 //!
-//! For one position and one number of replicas, [`Topology::joiners`] copy from [`Topology::givers`]: from those that leave the list,
-//! since what such a node has confirmed its successor must have too. Where somebody leaves whom nobody can ask, or more
-//! come than go, they copy from all that stay too.
+//! For one position and one number of replicas, [`Topology::joiners`] copy from [`Topology::givers`]: from those that
+//! leave the list, since what such a node has confirmed its successor must have too. Where somebody leaves whom nobody
+//! can ask, or more come than go, they copy from all that stay too.
 //!
-//! The rings may be of different sizes: what counts is who has a *position*. A position lies in one partition of each ring, and all
-//! positions of a partition of the finest one are alike in all of them. The argument is about the keys of one position, so it holds whatever
-//! partitions that lies in (decision 39).
+//! The rings may be of different sizes: what counts is who has a *position*. A position lies in one partition of each
+//! ring, and all positions of a partition of the finest one are alike in all of them. The argument is about the keys of
+//! one position, so it holds whatever partitions that lies in (decision 39).
 //!
 //! Left out: the decision, which is `membership`'s.
 
@@ -271,8 +271,8 @@ mod tests {
     }
 
     proptest! {
-        /// The argument of decision 28, at every position: what a quorum of writers has confirmed by one step a quorum of readers
-        /// finds by that step or a neighbour, whatever the sizes of the two rings.
+        /// The argument of decision 28, at every position: what a quorum of writers has confirmed by one step a quorum
+        /// of readers finds by that step or a neighbour, whatever the sizes of the two rings.
         #[test]
         fn quorums_of_neighbouring_steps_meet(old in any_ring(1), new in any_ring(2), n_val in 1u32..5) {
             let members = Arc::new(Members::of(NodeId(0), Arc::clone(old.members())).unwrap());

@@ -12,8 +12,8 @@
 //!
 //! The prefix is the top bits of the key's ring position, so that a partition is one range. Types and buckets are
 //! written so that byte order is their order and none is a prefix of another: `0x00` becomes `0x00 0xFF`, and
-//! `0x00 0x01` ends the name. An object's key comes last and is written as it is; in an index entry the prefix comes last, so
-//! that a field is one range in the order of terms, whatever the ring (`key/entry.rs`).
+//! `0x00 0x01` ends the name. An object's key comes last and is written as it is; in an index entry the prefix comes
+//! last, so that a field is one range in the order of terms, whatever the ring (`key/entry.rs`).
 
 mod entry;
 

@@ -6,10 +6,11 @@
 //!   has finished (see `io_threads`);
 //! * a handle for start-up, tools and jobs is *blocking*: an operation is over when `submit` returns.
 //!
-//! A file id is valid in all handles, and never used again. Of the files that are open a bounded number has a handle of the
-//! operating system's (see `table`); one that has none is opened again by the next operation on it. A handle remembers the files that it has seen, so
-//! that [`Disk::try_read`] takes no lock; it remembers them weakly, so that a closed file is really closed.
-//! Dropping a handle finishes what was submitted to it; dropping the last one releases the locks.
+//! A file id is valid in all handles, and never used again. Of the files that are open a bounded number has a handle of
+//! the operating system's (see `table`); one that has none is opened again by the next operation on it. A handle
+//! remembers the files that it has seen, so that [`Disk::try_read`] takes no lock; it remembers them weakly, so that a
+//! closed file is really closed. Dropping a handle finishes what was submitted to it; dropping the last one releases
+//! the locks.
 
 mod counters;
 mod files;
@@ -115,7 +116,8 @@ impl OsDisk {
         Some(open)
     }
 
-    /// The file that `op` names by its id; `None` if it names none, and if the file is to be opened again by whoever may wait.
+    /// The file that `op` names by its id; `None` if it names none, and if the file is to be opened again by whoever
+    /// may wait.
     fn file_of(&mut self, op: &DiskOp) -> Result<Option<Arc<OpenFile>>, DiskError> {
         let Some(id) = file_id(op) else { return Ok(None) };
         match self.find(id) {

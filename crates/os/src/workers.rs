@@ -1,8 +1,8 @@
 //! Threads behind one bounded queue: what I/O threads and job threads have in common.
 //!
 //! * A wake-up is paid only when a thread sleeps: `push` to busy workers is a lock and a copy.
-//! * What a worker took it may put back at the end of the queue; that is how jobs take turns. What is urgent goes before all
-//!   that is not, and behind what came before it.
+//! * What a worker took it may put back at the end of the queue; that is how jobs take turns. What is urgent goes
+//!   before all that is not, and behind what came before it.
 //! * Closing lets the queue run empty, abandoning empties it; dropping closes, and joins the threads.
 //! * A panic in a worker ends the process. A dead worker would leave its queue unanswered for ever, and a store
 //!   must survive being killed anyway.

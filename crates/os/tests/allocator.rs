@@ -1,5 +1,5 @@
-//! What a process keeps of large blocks that it has freed, as the kernel counts it. A program of its own, with one test:
-//! other tests' memory would count, too.
+//! What a process keeps of large blocks that it has freed, as the kernel counts it. A program of its own, with one
+//! test: other tests' memory would count, too.
 
 /// Resident bytes of this process.
 fn resident() -> usize {

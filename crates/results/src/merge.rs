@@ -1,8 +1,8 @@
 //! One folder of results out of those of several generators that ran at the same time.
 //!
 //! Histograms and counts add up without loss. Seconds are laid over each other by the clock, so a generator that began
-//! later lies later. What was sampled of servers, disks and the machine is the first generator's that has it: generators
-//! on one machine all saw the same.
+//! later lies later. What was sampled of servers, disks and the machine is the first generator's that has it:
+//! generators on one machine all saw the same.
 
 use crate::Error;
 use crate::{

@@ -2,11 +2,11 @@
 //!
 //! Each partition is given to one of its primaries: to a preferred node where that is one, and otherwise to whoever
 //! holds most of what is still open, until nothing is. That is the greedy set cover, whose cost is at most a logarithm
-//! above the least, and on an even ring next to it: with n copies about one node in n is asked. Counts are kept in a heap and
-//! corrected when they come up (Minoux 1978), so a plan for 16,384 partitions takes milliseconds.
+//! above the least, and on an even ring next to it: with n copies about one node in n is asked. Counts are kept in a
+//! heap and corrected when they come up (Minoux 1978), so a plan for 16,384 partitions takes milliseconds.
 //!
-//! Who may be asked for a partition is the caller's to say: a node that is down may not, nor one that still waits for the
-//! transfer of that partition, or that others keep hints for.
+//! Who may be asked for a partition is the caller's to say: a node that is down may not, nor one that still waits for
+//! the transfer of that partition, or that others keep hints for.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -7,8 +7,8 @@
 //! 3. with fewer nodes than primaries, the partitions that were skipped, clockwise; otherwise the fallbacks that no row
 //!    holds, by number, beginning behind the row's last node.
 //!
-//! Stretch 3 is what bounds the worst case: with the row's nodes down, the next one is a bit in a bitmap, not the end of
-//! a walk past partitions of nodes that were seen before. Every node computes the same list from the same ring.
+//! Stretch 3 is what bounds the worst case: with the row's nodes down, the next one is a bit in a bitmap, not the end
+//! of a walk past partitions of nodes that were seen before. Every node computes the same list from the same ring.
 
 use crate::node_id::NodeId;
 use crate::partition::Partition;

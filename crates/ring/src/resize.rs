@@ -23,7 +23,8 @@ use crate::size::RingSize;
 /// How far apart a node's partitions are on a ring that was [`grown`], if they were before: what later claims keep.
 pub const DISTANCE_GROWN: usize = 3;
 
-/// The owners of a ring of `size`, grown from the ring of these owners so that lists of three nodes and more name whom they named.
+/// The owners of a ring of `size`, grown from the ring of these owners so that lists of three nodes and more name whom
+/// they named.
 ///
 /// # Errors
 /// [`Error::Sizes`] if `size` is smaller, [`Error::Owners`] if so many owners are those of no ring.
@@ -52,7 +53,8 @@ pub struct Moved {
     pub distinct_min: usize,
 }
 
-/// What moves of buckets with so many replicas from the ring of the owners `before` to the one `after`, whatever their sizes.
+/// What moves of buckets with so many replicas from the ring of the owners `before` to the one `after`, whatever their
+/// sizes.
 ///
 /// # Panics
 /// If so many owners are those of no ring.

@@ -78,7 +78,8 @@ impl Ring {
     }
 
     /// A ring that all members own in turn: partition `p` goes to the one at place `p mod members`, so that neighbours
-    /// differ and no node owns two partitions more than another. What members weigh and where they stand is not looked at.
+    /// differ and no node owns two partitions more than another. What members weigh and where they stand is not looked
+    /// at.
     ///
     /// # Errors
     /// [`Error::Nodes`] unless there are members and a partition for each, [`Error::Owner`] if one may own nothing.

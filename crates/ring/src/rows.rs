@@ -148,7 +148,8 @@ fn gaps(owners: &[NodeId]) -> (Box<[u16]>, Box<[u16]>) {
     }
     let gap = |(partition, owner): (usize, &NodeId)| {
         let before = std::mem::replace(&mut last[owner.index()], partition);
-        // What is before the start is at the end; an only one is a whole ring before itself. The size is a power of two.
+        // What is before the start is at the end; an only one is a whole ring before itself. The size is a power of
+        // two.
         narrow((partition + owners.len() - before - 1) & (owners.len() - 1))
     };
     (owners.iter().enumerate().map(gap).collect(), lowest.into())

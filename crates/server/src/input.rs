@@ -1,8 +1,8 @@
 //! A connection's input buffer, which is small while the connection is idle.
 //!
-//! Requests are slices of the memory that they were read into, and what is left of a buffer keeps all of it alive, however
-//! little that is. So a buffer counts what has gone through it, and is replaced, when nothing is in it, once that is more
-//! than ten thousand idle connections may each keep.
+//! Requests are slices of the memory that they were read into, and what is left of a buffer keeps all of it alive,
+//! however little that is. So a buffer counts what has gone through it, and is replaced, when nothing is in it, once
+//! that is more than ten thousand idle connections may each keep.
 
 use bytes::BytesMut;
 

@@ -1,8 +1,9 @@
-//! Purges: tombstones that are reaped, or objects that are deleted, because a fold finds them. One at a time on a node, asked
-//! for by operators. What one asks for is [`kv::purge`]'s to say; here it is asked, waited for, and told about.
+//! Purges: tombstones that are reaped, or objects that are deleted, because a fold finds them. One at a time on a node,
+//! asked for by operators. What one asks for is [`kv::purge`]'s to say; here it is asked, waited for, and told about.
 //!
-//! How far it is is told to whoever asks, and how it ended until the next one begins. It runs on the thread of the connection that began
-//! it, and is over when the node stops: who wants the rest begins it again, and what is done is not found any more.
+//! How far it is is told to whoever asks, and how it ended until the next one begins. It runs on the thread of the
+//! connection that began it, and is over when the node stops: who wants the rest begins it again, and what is done is
+//! not found any more.
 //!
 //! Left out: knowing whether a tombstone was reaped. That is decided later, and counted in the node's statistics.
 

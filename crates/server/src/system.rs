@@ -1,5 +1,5 @@
-//! What the machine says of itself and of this process: figures that Riak takes from the operating system, by its names.
-//! Where the kernel does not say, they are 0.
+//! What the machine says of itself and of this process: figures that Riak takes from the operating system, by its
+//! names. Where the kernel does not say, they are 0.
 
 use crate::proc_file::read;
 use serde::Serialize;

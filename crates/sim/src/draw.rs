@@ -41,8 +41,8 @@ pub(crate) fn options(rng: &mut SplitMix64, durability: Durability) -> Options {
     }
 }
 
-/// The options and the disk of a store of another backend: with what it has of durability, and without what is done to reads that are not
-/// made by jobs, as all of its own are.
+/// The options and the disk of a store of another backend: with what it has of durability, and without what is done to
+/// reads that are not made by jobs, as all of its own are.
 pub(crate) fn of_backend(backend: Backend, options: Options, disk: DiskOdds) -> (Options, DiskOdds) {
     let durability = match options.durability {
         _ if !backend.is_kept() => Durability::None,

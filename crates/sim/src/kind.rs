@@ -101,8 +101,8 @@ impl Kind {
         }
     }
 
-    /// Index queries that are to be answered as a whole while everything happens. Among many nodes somebody is nearly always away
-    /// without whom no answer is whole.
+    /// Index queries that are to be answered as a whole while everything happens. Among many nodes somebody is nearly
+    /// always away without whom no answer is whole.
     pub(crate) fn searches_min(self) -> u64 {
         match self {
             Kind::Cluster => 3,

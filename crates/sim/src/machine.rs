@@ -456,8 +456,8 @@ impl Machine {
         }
     }
 
-    /// What is wrong with the index entries of stores that have stopped cleanly: on a copy of the disk, to which nothing
-    /// happens meanwhile.
+    /// What is wrong with the index entries of stores that have stopped cleanly: on a copy of the disk, to which
+    /// nothing happens meanwhile.
     pub(crate) fn index_findings(&self) -> Vec<String> {
         let Some(indexing) = self.options.indexing else { return Vec::new() };
         let copy = self.disk.fork(SplitMix64::new(1), Trace::new(SimTime::default(), Keep::Hash));

@@ -23,8 +23,8 @@ fn seeds_that_broke_a_promise_keep_it_now() {
 /// Copies of a thousand objects, that are cut again and again.
 #[test]
 fn copies_that_broke_a_promise_keep_it_now() {
-    // A sender that did not start again was waited for; one that was never reached was not said to be the reason; what was in a
-    // damaged block, and was written anew, was to have all that it had had.
+    // A sender that did not start again was waited for; one that was never reached was not said to be the reason; what
+    // was in a damaged block, and was written anew, was to have all that it had had.
     for seed in [22, 35, 188] {
         let copied = transfer::run(Seed(seed), 1_000);
         assert!(copied.is_ok(), "seed {seed}: {copied:?}");

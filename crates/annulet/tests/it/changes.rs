@@ -178,8 +178,8 @@ fn a_member_leaves_and_clients_do_not_notice() {
     }
 }
 
-/// All of them, twice. If `ANNULET_OLDER` names a program they begin with that: then the first time both programs are there at once, and
-/// each node opens what the older one has written.
+/// All of them, twice. If `ANNULET_OLDER` names a program they begin with that: then the first time both programs are
+/// there at once, and each node opens what the older one has written.
 #[test]
 fn nodes_are_restarted_one_after_the_other_and_clients_do_not_notice() {
     let older = std::env::var_os("ANNULET_OLDER").map_or_else(|| PathBuf::from(ANNULET), PathBuf::from);

@@ -251,8 +251,8 @@ fn values_of_all_sizes_travel_between_nodes_with_different_shards() {
     servers.into_iter().for_each(Server::stop);
 }
 
-/// Nobody reads anything: what the wiped node held comes back because nodes compare what they hold, shard by shard, though they have
-/// different numbers of them.
+/// Nobody reads anything: what the wiped node held comes back because nodes compare what they hold, shard by shard,
+/// though they have different numbers of them.
 #[test]
 fn a_wiped_disk_is_filled_by_anti_entropy() {
     let cluster = Cluster::new(3);

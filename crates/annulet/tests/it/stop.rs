@@ -16,8 +16,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// What clients of the others ask is passed on to it, and to be answered by it, until the moment at which it stops. They try nothing
-/// again.
+/// What clients of the others ask is passed on to it, and to be answered by it, until the moment at which it stops.
+/// They try nothing again.
 #[test]
 fn clients_of_others_do_not_notice_that_a_node_stops() {
     const STOPS: usize = 4;
@@ -43,7 +43,8 @@ fn clients_of_others_do_not_notice_that_a_node_stops() {
                     client.get(None, b"b", key.as_bytes(), &ReadOptions::default())
                 };
                 (0..).take_while(|_| !is_over.load(Ordering::Relaxed)).try_for_each(|at| {
-                    // Who stands in for a node that comes or goes need not be asked by the next read: quorums are sloppy.
+                    // Who stands in for a node that comes or goes need not be asked by the next read: quorums are
+                    // sloppy.
                     ask(&format!("{name} {}", at % 64)).map_err(|error| error.to_string())?;
                     answers.fetch_add(1, Ordering::Relaxed);
                     Ok::<(), String>(())

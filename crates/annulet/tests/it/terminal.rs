@@ -1,4 +1,5 @@
-//! What `annulet bench run` shows on a terminal: on a real one, as far as the program can tell, and read as its user sees it.
+//! What `annulet bench run` shows on a terminal: on a real one, as far as the program can tell, and read as its user
+//! sees it.
 
 use crate::common::annulet;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

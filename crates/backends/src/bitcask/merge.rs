@@ -1,4 +1,5 @@
-//! Merging: what is live in all segments is copied behind them, and they are removed, but for those in which something live is damaged.
+//! Merging: what is live in all segments is copied behind them, and they are removed, but for those in which something
+//! live is damaged.
 
 use super::hint::{self, HintEntry};
 use super::{Bitcask, Newest, Place, damaged};
@@ -65,8 +66,8 @@ impl Bitcask {
         self.run(DiskOp::Remove { path: self.folder.join(hint::file_name(segment)) })
     }
 
-    /// Copies live records to the newest segment, each by itself: no batch is left among them. One that is damaged stays where it
-    /// is: whoever asks for it is told so, and nothing else need suffer.
+    /// Copies live records to the newest segment, each by itself: no batch is left among them. One that is damaged
+    /// stays where it is: whoever asks for it is told so, and nothing else need suffer.
     fn copy<'l>(
         &mut self,
         live: &'l [Live],
@@ -102,7 +103,8 @@ impl Bitcask {
         }
     }
 
-    /// Writes deletes, behind all others, of the keys that a segment has and that are gone: it stays, and what deleted them goes.
+    /// Writes deletes, behind all others, of the keys that a segment has and that are gone: it stays, and what deleted
+    /// them goes.
     fn delete_again(&mut self, segment: SegmentId) -> Result<(), Error> {
         let hint = self.read_hint(segment)?;
         let (_, entries) =

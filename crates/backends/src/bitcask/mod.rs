@@ -7,17 +7,21 @@
 //! Invariants:
 //!
 //! * The order of segments is the order of writes: of two records of one key the one behind counts.
-//! * A segment that has a hint file is synced and whole, and is not written to. At most the newest has none, but for what a crash left.
-//! * A batch is in one segment, in one write; its records but the last say that more follows, and all of them with which it begins.
+//! * A segment that has a hint file is synced and whole, and is not written to. At most the newest has none, but for
+//!   what a crash left.
+//! * A batch is in one segment, in one write; its records but the last say that more follows, and all of them with
+//!   which it begins.
 //!
-//! When a segment is full: it is synced, its hint is written, and, if more than half of all bytes are waste, all segments are
-//! *merged*: what is live is copied to new ones behind them, these are synced and get their hints, and the old ones are removed,
-//! oldest first, so that a delete never goes before what it covers. What a crash leaves of a merge repeats what is there. A live record
-//! that is damaged is not copied: its segment stays, with new deletes behind it for the keys that it has and that are gone.
+//! When a segment is full: it is synced, its hint is written, and, if more than half of all bytes are waste, all
+//! segments are *merged*: what is live is copied to new ones behind them, these are synced and get their hints, and the
+//! old ones are removed, oldest first, so that a delete never goes before what it covers. What a crash leaves of a
+//! merge repeats what is there. A live record that is damaged is not copied: its segment stays, with new deletes behind
+//! it for the keys that it has and that are gone.
 //!
-//! At opening, keys come from hints; a segment without one is scanned. What is torn at the end of such a one was promised to nobody; damage before
-//! that is an error, as are damaged values when they are read. Writes go on in the last segment while it is short, or else each start would
-//! leave one: where it has a hint, that is taken away first. Others that were scanned are sealed with what they have.
+//! At opening, keys come from hints; a segment without one is scanned. What is torn at the end of such a one was
+//! promised to nobody; damage before that is an error, as are damaged values when they are read. Writes go on in the
+//! last segment while it is short, or else each start would leave one: where it has a hint, that is taken away first.
+//! Others that were scanned are sealed with what they have.
 //!
 //! Follows "Bitcask: A Log-Structured Hash Table for Fast Key/Value Data" (Sheehy and Smith, 2010). Left out: expiry,
 //! and merging beside writes: the write that fills a segment waits for the merge.

@@ -2,14 +2,14 @@
 //!
 //! Invariants:
 //!
-//! * A record passes its check only in the block, at the offset and in the life of the block that it was written in: what a block has of
-//!   an earlier life, or what a client puts into a value, is never taken for one. So its checksum begins with a random
-//!   number of the store's own, and the number of that life.
+//! * A record passes its check only in the block, at the offset and in the life of the block that it was written in:
+//!   what a block has of an earlier life, or what a client puts into a value, is never taken for one. So its checksum
+//!   begins with a random number of the store's own, and the number of that life.
 //! * Checksums of records are XXH3 since version 2. A CRC over a head or value that ends with its own CRC, as bucket
 //!   properties do, is the same for all of one length: a torn record with the head of an earlier life passed.
 //! * A block whose life is over ends with an end record, which says where the log goes on.
-//! * A record says up to where its block was known to be synced when it was written: a fault before the largest such mark that is
-//!   found behind it is damage, any other may be what a crash left (as in the journal, decision 3).
+//! * A record says up to where its block was known to be synced when it was written: a fault before the largest such
+//!   mark that is found behind it is damage, any other may be what a crash left (as in the journal, decision 3).
 //!
 //! Left out: reading and writing; values are checked by whoever looks at them.
 
@@ -222,8 +222,8 @@ impl Life {
         out.resize(start + padded(out.len() - start), 0);
     }
 
-    /// Reads the record at `offset`, which is what `bytes` begin with; they may end with it or after its head, or have more.
-    /// `None` if there is none.
+    /// Reads the record at `offset`, which is what `bytes` begin with; they may end with it or after its head, or have
+    /// more. `None` if there is none.
     pub fn parse<'a>(&self, bytes: &'a [u8], offset: u32) -> Option<Record<'a>> {
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let kind = match header[8] {

@@ -1,7 +1,7 @@
 //! What stands for a key in the index: 128 bits by SipHash-2-4 under a key that each opening draws anew.
 //!
-//! Keys are chosen by clients, so the hash is one whose collisions nobody can choose who does not know its key: two keys of a store of
-//! 10^10 have one digest with a probability below 10^-17. Nothing on the disk depends on it.
+//! Keys are chosen by clients, so the hash is one whose collisions nobody can choose who does not know its key: two
+//! keys of a store of 10^10 have one digest with a probability below 10^-17. Nothing on the disk depends on it.
 //!
 //! Follows "SipHash: a fast short-input PRF" (Aumasson and Bernstein, 2012), with the 128-bit output of its reference
 //! code.

@@ -1,7 +1,7 @@
 //! Folds, in the order of keys, over records that are in none.
 //!
-//! Each pass reads all blocks and keeps the first keys of what is left of the range, as many as have room, in order; then their records are
-//! read. A fold that is broken off early, or over a small range, costs a pass all the same.
+//! Each pass reads all blocks and keeps the first keys of what is left of the range, as many as have room, in order;
+//! then their records are read. A fold that is broken off early, or over a small range, costs a pass all the same.
 
 use super::block::{Kind, padded};
 use super::index::Place;

@@ -6,13 +6,14 @@
 //! Invariants:
 //!
 //! * A key has an entry as long as a record of it is on the disk.
-//! * An entry counts the key's records on the disk, the newest included, but for a key that has had [`COUNT_MAX`]: such a count stays,
-//!   and what hangs on it waits for the next start, which counts anew.
+//! * An entry counts the key's records on the disk, the newest included, but for a key that has had [`COUNT_MAX`]: such
+//!   a count stays, and what hangs on it waits for the next start, which counts anew.
 
 use super::digest::Digest;
 use base::collections::FastMap;
 
-/// Parts of the index, each a map: what must be moved at once when one grows, and stands there twice then, is so small a part.
+/// Parts of the index, each a map: what must be moved at once when one grows, and stands there twice then, is so small
+/// a part.
 const MAPS: usize = 1024;
 
 /// Records are at multiples of it.

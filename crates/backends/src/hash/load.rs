@@ -11,8 +11,8 @@ use base::Rng;
 use base::disk::{self, Disk, DiskErrorKind, DiskOp, FileId, OpenMode};
 use std::path::Path;
 
-/// Opens the files of the store in `folder`, made with blocks of so many bytes if there is none: what it was made with, its blocks,
-/// and how long they are.
+/// Opens the files of the store in `folder`, made with blocks of so many bytes if there is none: what it was made with,
+/// its blocks, and how long they are.
 pub(super) fn files(
     disk: &mut dyn Disk,
     folder: &Path,

@@ -1,7 +1,8 @@
 //! A hash index in memory over blocks on the disk: the shape of Aerospike's stores.
 //!
-//! A write appends records to the newest block; a read is one look into the index and one read of the disk, and so is a HEAD. A key
-//! takes some 30 to 60 bytes of memory, whatever its length: the index has a digest in its place, and the key is with its record.
+//! A write appends records to the newest block; a read is one look into the index and one read of the disk, and so is a
+//! HEAD. A key takes some 30 to 60 bytes of memory, whatever its length: the index has a digest in its place, and the
+//! key is with its record.
 //!
 //! Invariants:
 //!
@@ -10,15 +11,16 @@
 //! * A batch is in one block, in one write; its records but the last say that more follows.
 //! * A delete stays on the disk as long as a record that it covers: the index counts each key's records there.
 //!
-//! When a block is full, its end is written and synced, and the log goes on in one that is free, or in a new one. Where no block is free,
-//! some that are at least half waste are *reclaimed* (`reclaim.rs`): what is live in them is copied to the end of the log. Such a
-//! block is free, and what it has counts as being on the disk until a block's end, which syncs the copies, says that the log goes on there.
+//! When a block is full, its end is written and synced, and the log goes on in one that is free, or in a new one. Where
+//! no block is free, some that are at least half waste are *reclaimed* (`reclaim.rs`): what is live in them is copied
+//! to the end of the log. Such a block is free, and what it has counts as being on the disk until a block's end, which
+//! syncs the copies, says that the log goes on there.
 //!
-//! At opening all blocks are read, in the order of the log (`load.rs`). What is torn at the end of the newest was promised to
-//! nobody; damage before that is an error, as are damaged values when they are read. What cannot be told is that somebody has cut the file:
-//! how long it was is written nowhere but in what was cut off, and a place for it would be one more write and sync for each block that the
-//! file grows by. While blocks were new, such a store is what it once was; once some were written over, newer records are missing beside
-//! older ones.
+//! At opening all blocks are read, in the order of the log (`load.rs`). What is torn at the end of the newest was
+//! promised to nobody; damage before that is an error, as are damaged values when they are read. What cannot be told is
+//! that somebody has cut the file: how long it was is written nowhere but in what was cut off, and a place for it would
+//! be one more write and sync for each block that the file grows by. While blocks were new, such a store is what it
+//! once was; once some were written over, newer records are missing beside older ones.
 //!
 //! Keys are in no order: a fold reads all blocks and sorts the keys of its range, so many at a time as have room
 //! (`fold.rs`).

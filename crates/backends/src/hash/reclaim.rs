@@ -1,7 +1,7 @@
 //! Reclaiming: what is live in blocks that are mostly waste is copied to the end of the log, and they are free.
 //!
-//! Each copied byte frees another at least, so a store takes some twice what is live, and reclaiming writes no more than clients do. A block
-//! with nothing live costs nothing.
+//! Each copied byte frees another at least, so a store takes some twice what is live, and reclaiming writes no more
+//! than clients do. A block with nothing live costs nothing.
 
 use super::block::{Kind, padded};
 use super::index::Place;

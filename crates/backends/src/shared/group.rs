@@ -1,22 +1,23 @@
 //! A store with one owner, which many threads write: what comes while it is written is its next batch.
 //!
-//! 1. A thread that finds nobody writing leads: it writes what it came with, and then, a batch a turn, what has queued meanwhile.
+//! 1. A thread that finds nobody writing leads: it writes what it came with, and then, a batch a turn, what has queued
+//!    meanwhile.
 //! 2. A thread that finds a leader leaves its write in its [`Slot`], in the queue, and waits for the answer.
 //! 3. A leader goes on while there is a queue, for [`TURNS_MAX`] turns; then the first of the queue leads.
 //!
-//! So a lone thread pays for two locks that nobody holds, and many share each turn of the store: one hand-over to the disk, one sync. They are served in
-//! the order in which they came, where those who wait for a lock are not.
+//! So a lone thread pays for two locks that nobody holds, and many share each turn of the store: one hand-over to the
+//! disk, one sync. They are served in the order in which they came, where those who wait for a lock are not.
 //!
-//! Invariants: a write is answered with what became of it alone, though it was written with others; a queue has at most one write of each thread;
-//! there is a leader while there is a queue.
+//! Invariants: a write is answered with what became of it alone, though it was written with others; a queue has at most
+//! one write of each thread; there is a leader while there is a queue.
 
 use crate::backend::{Backend, Write};
 use crate::error::Error;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Writes of a batch at most, and bytes with which no more are added to one: what a store takes within a millisecond, so that nobody waits much longer for
-/// having come with many.
+/// Writes of a batch at most, and bytes with which no more are added to one: what a store takes within a millisecond,
+/// so that nobody waits much longer for having come with many.
 const GROUP_WRITES_MAX: usize = 128;
 const GROUP_BYTES_MAX: usize = 1 << 20;
 

@@ -1,11 +1,12 @@
 //! Arrays of small entries ([`packed`](crate::packed)) in a store that many threads use.
 //!
-//! To set an entry is to read its pack and to write it. A thread holds the lock of the pack's stripe from the read to the answer of the write, so of
-//! two that set entries of one pack the second one reads what the first has written, whatever engine stands behind the handles. Reads take no stripe: a pack is
-//! written as a whole.
+//! To set an entry is to read its pack and to write it. A thread holds the lock of the pack's stripe from the read to
+//! the answer of the write, so of two that set entries of one pack the second one reads what the first has written,
+//! whatever engine stands behind the handles. Reads take no stripe: a pack is written as a whole.
 //!
-//! Invariants: a thread holds one stripe at most, and whoever leads others' writes (`group.rs`) takes none for them, so that nobody waits for one who
-//! waits for it; what is written without this (the keys of packs by [`Handle::put`]) is not kept apart.
+//! Invariants: a thread holds one stripe at most, and whoever leads others' writes (`group.rs`) takes none for them, so
+//! that nobody waits for one who waits for it; what is written without this (the keys of packs by [`Handle::put`]) is
+//! not kept apart.
 //!
 //! Left out: several entries at once, which may be in several packs and stores.
 
@@ -36,7 +37,8 @@ impl Stripes {
 }
 
 impl Handle {
-    /// Sets an entry of an array, or removes it if it is `None`, and leaves the others of its pack as they are, whoever sets them meanwhile.
+    /// Sets an entry of an array, or removes it if it is `None`, and leaves the others of its pack as they are, whoever
+    /// sets them meanwhile.
     ///
     /// # Errors
     /// [`Error::Refused`] if it has not the size of this array's entries, or what is stored has another layout; [`Error::Damaged`] if that is no pack; what

@@ -1,10 +1,12 @@
 //! WiredTiger: a B-tree in C with a cache and a log of its own, the library of the system.
 //!
-//! Each batch is a transaction of one table of byte strings, in rows; its other shape, an LSM tree, is not used. A write is in its log, and the tree is
-//! written out by threads of its own. At durability `none` each transaction is given to the operating system, so that a kill costs nothing; at
-//! `sync` it is on the disk. Blocks have checksums. What goes wrong it explains on the standard error.
+//! Each batch is a transaction of one table of byte strings, in rows; its other shape, an LSM tree, is not used. A
+//! write is in its log, and the tree is written out by threads of its own. At durability `none` each transaction is
+//! given to the operating system, so that a kill costs nothing; at `sync` it is on the disk. Blocks have checksums.
+//! What goes wrong it explains on the standard error.
 //!
-//! What a transaction writes stays in the cache until it is committed: a batch is at most an eighth of that, and so is a value.
+//! What a transaction writes stays in the cache until it is committed: a batch is at most an eighth of that, and so is
+//! a value.
 
 mod table;
 
@@ -24,15 +26,15 @@ const OBJECTS: &CStr = c"table:objects";
 /// Keys and values are bytes as they are.
 const OBJECTS_CONFIG: &CStr = c"key_format=u,value_format=u";
 
-/// When the tree is written out as a whole, so that the log before it can go: after so many seconds or bytes of log. What its best known user
-/// tells it; by itself it would keep all of its log until it is closed.
+/// When the tree is written out as a whole, so that the log before it can go: after so many seconds or bytes of log.
+/// What its best known user tells it; by itself it would keep all of its log until it is closed.
 const CHECKPOINT: &str = "(wait=60,log_size=2GB)";
 
 /// The smallest cache that it takes.
 const CACHE_BYTES_MIN: usize = 1 << 20;
 
-/// What part of the cache a batch may take: less than the fifth of it that, when it is changed and not written, makes a writer wait and write.
-/// Batches of a quarter took five times as long for each of their writes.
+/// What part of the cache a batch may take: less than the fifth of it that, when it is changed and not written, makes a
+/// writer wait and write. Batches of a quarter took five times as long for each of their writes.
 const CACHE_PER_BATCH: usize = 8;
 
 /// Beside what it has, what a write of a batch takes of the cache.

@@ -1,7 +1,8 @@
 //! A table of WiredTiger's: all that touches the library, through the functions of `shim.c`.
 //!
-//! Invariants: a handle is used by whoever has it alone, as the library's sessions ask for, and the database is closed behind the last of them; what is found is shown to a closure or borrows
-//! the handle, since it is gone with the next call; a transaction that is not committed is rolled back. Left out: what keys and values mean.
+//! Invariants: a handle is used by whoever has it alone, as the library's sessions ask for, and the database is closed
+//! behind the last of them; what is found is shown to a closure or borrows the handle, since it is gone with the next
+//! call; a transaction that is not committed is rolled back. Left out: what keys and values mean.
 
 use super::NAME;
 use crate::error::Error;

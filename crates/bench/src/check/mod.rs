@@ -2,8 +2,8 @@
 //!
 //! What is demanded is a regular register for each key, with many writers: a read may answer any write that was not
 //! certainly replaced before the read began, where `a` was certainly replaced by `b` if `a` had ended before `b` began,
-//! and `b` was acknowledged. A write that overlaps the read may show or not. A write of which nobody knows whether it was
-//! done (an error, a broken connection) may show at any time, or never.
+//! and `b` was acknowledged. A write that overlaps the read may show or not. A write of which nobody knows whether it
+//! was done (an error, a broken connection) may show at any time, or never.
 //!
 //! Writes of a key are numbered in the order in which they begin, and values carry their number, so one small entry for
 //! each key is enough:

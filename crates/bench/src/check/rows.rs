@@ -1,8 +1,8 @@
 //! A check of the rows of an index query against the query.
 //!
-//! Rows come by term and then by key, each once, every term within the range; a page begins behind the one before. Where
-//! terms are not told, that is known of the query of one term only, whose keys rise. Terms of an `_int` field are compared as
-//! numbers, all others as bytes.
+//! Rows come by term and then by key, each once, every term within the range; a page begins behind the one before.
+//! Where terms are not told, that is known of the query of one term only, whose keys rise. Terms of an `_int` field are
+//! compared as numbers, all others as bytes.
 //!
 //! A judge keeps the last row, nothing else: a query of any size is judged in constant memory.
 //!

@@ -1,8 +1,8 @@
 //! A storage engine in this process with blocking calls: one store for each worker, or one for all ([`Shared`]).
 //!
 //! One operation at a time, so service times are the engine's own. Heads are what a server would keep of an object
-//! without its value, in size; no object is encoded. A key is its bucket, a zero and its name, so listings are folds; what
-//! workers share is not listed.
+//! without its value, in size; no object is encoded. A key is its bucket, a zero and its name, so listings are folds;
+//! what workers share is not listed.
 //!
 //! Where keys are packed ([`Packing`]), each is an entry of its bucket's array: a write reads the pack, sets the entry
 //! and writes the pack.

@@ -2,8 +2,8 @@
 //!
 //! It stands before an honest one. A write that it drops is acknowledged and not sent. For stale reads it remembers the
 //! last value but one that was written of some keys, and answers one read of so many with it; a read whose key it has
-//! nothing older of waits for the next, so that the number asked for is planted. A write whose entries are dropped is sent
-//! without them.
+//! nothing older of waits for the next, so that the number asked for is planted. A write whose entries are dropped is
+//! sent without them.
 
 use super::{Answer, Command, Driver, Request, Sink};
 use crate::Error;

@@ -1,13 +1,13 @@
 //! Connections to servers: non-blocking sockets, requests in a pipeline, one epoll set.
 //!
-//! An operation costs one `send` and one `recv` at most, and its share of an `epoll_wait`. With several operations under way on
-//! one connection it costs its share of these, too: what requests put into a connection's output since the last poll goes out
-//! together, and one `recv` brings all answers that are there. The bytes are a [`Codec`]'s business.
+//! An operation costs one `send` and one `recv` at most, and its share of an `epoll_wait`. With several operations
+//! under way on one connection it costs its share of these, too: what requests put into a connection's output since the
+//! last poll goes out together, and one `recv` brings all answers that are there. The bytes are a [`Codec`]'s business.
 //!
-//! Each connection belongs to one address; addresses get as many or one more. Connections that can stand for each other are a
-//! group: all of them, unless whoever has the pool knows which server must be asked ([`Pool::add_group`]). A new connection is
-//! greeted first, step by step, if the protocol wants that. A connection that breaks fails what was
-//! owed on it and is made anew after [`RECONNECT_AFTER`]; meanwhile there is room for fewer operations, so that a server
+//! Each connection belongs to one address; addresses get as many or one more. Connections that can stand for each other
+//! are a group: all of them, unless whoever has the pool knows which server must be asked ([`Pool::add_group`]). A new
+//! connection is greeted first, step by step, if the protocol wants that. A connection that breaks fails what was owed
+//! on it and is made anew after [`RECONNECT_AFTER`]; meanwhile there is room for fewer operations, so that a server
 //! that is down costs its share of the load and not a storm of errors.
 
 use super::transport::Transport;

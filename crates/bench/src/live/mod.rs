@@ -1,8 +1,8 @@
 //! The display of a running load: a table that is drawn over itself on a terminal, a line a second elsewhere.
 //!
-//! The last second's throughput and percentiles by label, what went wrong so far, and a minute of throughput as a line of
-//! blocks. Left out: anything that a terminal may not have (colours beyond the first sixteen, a mouse, another screen); what
-//! it shows stays in the scrollback.
+//! The last second's throughput and percentiles by label, what went wrong so far, and a minute of throughput as a line
+//! of blocks. Left out: anything that a terminal may not have (colours beyond the first sixteen, a mouse, another
+//! screen); what it shows stays in the scrollback.
 
 use crate::run::Observer;
 use histogram::Histogram;

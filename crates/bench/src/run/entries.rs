@@ -1,8 +1,8 @@
 //! Index entries of the workload's own fields: those that an object is given, and whether it can have had one.
 //!
-//! A term is a number, in decimal. Under a `_bin` field it has twelve digits at least, so that the order of the bytes is that
-//! of the numbers. What does not change is drawn from the number of the key alone: so every run, and every generator, knows it of
-//! each object, and can judge a row without having kept anything.
+//! A term is a number, in decimal. Under a `_bin` field it has twelve digits at least, so that the order of the bytes
+//! is that of the numbers. What does not change is drawn from the number of the key alone: so every run, and every
+//! generator, knows it of each object, and can judge a row without having kept anything.
 
 use crate::keys::{Inserted, Keys};
 use crate::rng::{Rng, mix};

@@ -1,9 +1,9 @@
 //! Reads that answered something too old, until it is known why.
 //!
-//! 1. A suspect is read again at once, and after 200 ms: by then reads have gone to another replica, or repairs have had
-//!    time. What is seen then was stale.
-//! 2. What is still out of sight may be lost, or behind a cut network. It is *open*: read again every second, and its key is
-//!    not written meanwhile, for what is written over cannot be told from what came back.
+//! 1. A suspect is read again at once, and after 200 ms: by then reads have gone to another replica, or repairs have
+//!    had time. What is seen then was stale.
+//! 2. What is still out of sight may be lost, or behind a cut network. It is *open*: read again every second, and its
+//!    key is not written meanwhile, for what is written over cannot be told from what came back.
 //! 3. When the load has ended and a second has passed, it is read for the last time. What is not there then is lost.
 
 use crate::check::{Found, Resolution, Suspicion, Table};

@@ -2,8 +2,8 @@
 //!
 //! In each turn: what follows an answer (the write of an update, a second look, another attempt) goes out first; then
 //! what is due, or in a closed loop as many as there is room for; then answers are awaited. When the load has ended the
-//! worker awaits what is outstanding, reads some of what it has written once more, and looks for the last time at what was
-//! suspect. If nobody is left to be asked, it gives that up.
+//! worker awaits what is outstanding, reads some of what it has written once more, and looks for the last time at what
+//! was suspect. If nobody is left to be asked, it gives that up.
 
 use super::control::Control;
 use super::pace::Pace;
@@ -109,8 +109,8 @@ impl Worker<'_> {
         may_go_on && self.budget > 0 && !self.state.is_exhausted()
     }
 
-    /// Whether, for so long that whatever is under way has ended, there was neither an answer nor room for a request: no server
-    /// takes connections.
+    /// Whether, for so long that whatever is under way has ended, there was neither an answer nor room for a request:
+    /// no server takes connections.
     fn is_alone(&self, heard: &mut (u64, u64), now: u64) -> bool {
         if self.driver.ready() > 0 || heard.0 != self.state.answers {
             *heard = (self.state.answers, now);

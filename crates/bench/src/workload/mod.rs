@@ -97,8 +97,8 @@ impl Workload {
         self.threads as usize + self.jobs.len()
     }
 
-    /// What writes so many keys of each of its buckets, the first ones, each once and as fast as may be: a store that has something
-    /// in it before the run. Values are those of the first operation of the bucket that writes.
+    /// What writes so many keys of each of its buckets, the first ones, each once and as fast as may be: a store that
+    /// has something in it before the run. Values are those of the first operation of the bucket that writes.
     pub fn fills(&self, count: u64) -> Vec<Workload> {
         // Where keys are new ones only, nobody would read those of a fill.
         let is_new = |keys: &Shape| matches!(keys, Shape::Unique | Shape::Own | Shape::OwnOldest);

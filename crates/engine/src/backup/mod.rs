@@ -1,8 +1,8 @@
 //! Which files make up a store, for a backup of it, and how such files become a store again.
 //!
-//! A backup is whole files under their own names, `journal/...` and `tables/...`, and a manifest that names them. All but a
-//! few of them never change again ([`StoreFile::is_fixed`]), so a second name for them is as good as a copy, and what an
-//! earlier backup of the same store has need not be copied again.
+//! A backup is whole files under their own names, `journal/...` and `tables/...`, and a manifest that names them. All
+//! but a few of them never change again ([`StoreFile::is_fixed`]), so a second name for them is as good as a copy, and
+//! what an earlier backup of the same store has need not be copied again.
 //!
 //! * Of an open store: [`Store::begin_backup`](crate::Store::begin_backup), a snapshot that holds its files.
 //! * Of one that is stopped: [`StoreFiles::of_stopped`].
@@ -62,9 +62,9 @@ impl StoreFiles {
         StoreFiles { dir: dir.to_path_buf(), manifest, files, _shared: Some((version, segments)) }
     }
 
-    /// Those of a store that nobody has open; `None` if there is none in `dir`. It stays locked until `disk` and its other
-    /// handles are dropped. After an unclean stop the next start may cut what the journal ends with, so that part of it is
-    /// not fixed. Blocks.
+    /// Those of a store that nobody has open; `None` if there is none in `dir`. It stays locked until `disk` and its
+    /// other handles are dropped. After an unclean stop the next start may cut what the journal ends with, so that part
+    /// of it is not fixed. Blocks.
     ///
     /// # Errors
     /// If it is open elsewhere, or its manifest cannot be read.
@@ -119,8 +119,8 @@ impl std::fmt::Debug for StoreFiles {
     }
 }
 
-/// The manifest of a store that is made of a backup with this one: another store, so with an incarnation of its own. What
-/// the backup's store gives out of dots from then on, and what this one does, is never the same.
+/// The manifest of a store that is made of a backup with this one: another store, so with an incarnation of its own.
+/// What the backup's store gives out of dots from then on, and what this one does, is never the same.
 pub fn renewed(mut manifest: ManifestState, incarnation: u64) -> ManifestState {
     // Kept as well as the incarnation changed: whoever has the old one's dots finds none of them here.
     if let Some(clean) = manifest.clean.as_mut() {

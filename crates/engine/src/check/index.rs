@@ -4,8 +4,8 @@
 //! 2. Where they differ, go through both once more, the heads' entries sorted in memory, to name those that are missing
 //!    or belong to nothing.
 //!
-//! Only tables are looked at, so the store must have been stopped cleanly. Nothing is said of one that has lost versions, or
-//! whose index is to be made anew: its next start does that.
+//! Only tables are looked at, so the store must have been stopped cleanly. Nothing is said of one that has lost
+//! versions, or whose index is to be made anew: its next start does that.
 
 use super::{Finding, FindingKind, lock};
 use crate::drops::DroppedRanges;

@@ -1,9 +1,9 @@
 //! The journal's part of a check.
 //!
-//! Segments that compaction wrote are never replayed; each is gone through by itself. The rest is replayed as at a start, but from the first record of the first segment and with nothing applied. One
-//! thing is judged otherwise: a start takes a damaged block of heads for one that a crash cut off, since it can be
-//! made again. Here a segment whose end is known to have been written is expected to be whole, so a flipped bit in
-//! its heads is damage.
+//! Segments that compaction wrote are never replayed; each is gone through by itself. The rest is replayed as at a
+//! start, but from the first record of the first segment and with nothing applied. One thing is judged otherwise: a
+//! start takes a damaged block of heads for one that a crash cut off, since it can be made again. Here a segment whose
+//! end is known to have been written is expected to be whole, so a flipped bit in its heads is damage.
 
 use super::{Check, FAULTS_REMEMBERED_MAX, FindingKind, list};
 use crate::compression::Codec;

@@ -12,8 +12,8 @@
 //! An entry whose record is gone is no fault if a newer version of its key is there: then compaction has dropped it.
 //!
 //! Invariants: nothing is changed; memory is bounded by one window of the journal, the indexes and filters of tables,
-//! the keys of what no table has, and a bounded list of faults; what a crash leaves behind is told from damage by the same rule as at a start
-//! ([`crate::journal::replay`]).
+//! the keys of what no table has, and a bounded list of faults; what a crash leaves behind is told from damage by the
+//! same rule as at a start ([`crate::journal::replay`]).
 //!
 //! Left out: repair ([`crate::recovery`]). With no manifest that can be read, the tables are checked all the same, but
 //! not whether they are all there.

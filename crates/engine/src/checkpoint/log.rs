@@ -5,9 +5,9 @@
 //! crc u32 | len u32 | jsn u64 | seq u64 | record
 //! ```
 //!
-//! It is appended to. When the records behind the first have become longer than that one, those that the manifest's tables have are
-//! joined into one, and the file is replaced: so its length is bounded by what the owner's thing is worth, and what is written by
-//! twice what is given.
+//! It is appended to. When the records behind the first have become longer than that one, those that the manifest's
+//! tables have are joined into one, and the file is replaced: so its length is bounded by what the owner's thing is
+//! worth, and what is written by twice what is given.
 
 use super::JoinRecords;
 use crate::entry::{Jsn, Seq};
@@ -130,8 +130,8 @@ fn damage(what: &'static str) -> Error {
     Damage { file: CHECKPOINT_FILE.to_owned(), offset: 0, what }.into()
 }
 
-/// The log's records up to the one that says what tables with the records before `flushed` have; what is behind is cut off, durably.
-/// The outer `None` if there is no log, the inner one if it has none such. Blocks.
+/// The log's records up to the one that says what tables with the records before `flushed` have; what is behind is cut
+/// off, durably. The outer `None` if there is no log, the inner one if it has none such. Blocks.
 pub(crate) fn find(
     disk: &mut dyn Disk,
     dir: &Path,

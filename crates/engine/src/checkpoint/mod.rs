@@ -1,17 +1,19 @@
-//! Checkpoints of what a store's owner keeps beside the ledger: something that every write changes, and that would have to be made from
-//! all heads after a start.
+//! Checkpoints of what a store's owner keeps beside the ledger: something that every write changes, and that would have
+//! to be made from all heads after a start.
 //!
-//! 1. A memtable that is put aside for its flush *wants* a checkpoint: what the owner's thing is with everything in that memtable
-//!    and nothing after it, told whole or as what has changed since the one before.
+//! 1. A memtable that is put aside for its flush *wants* a checkpoint: what the owner's thing is with everything in
+//!    that memtable and nothing after it, told whole or as what has changed since the one before.
 //! 2. The owner gives it, an opaque record, which a job writes to a log beside the manifest.
 //! 3. The manifest says that the memtable is in tables once that record is durable.
-//! 4. At a start the records up to the one that the manifest's tables have are given back. Later ones are cut off: their numbers
-//!    will be given to other records. What the replay has brought beyond the tables is visited ([`Replayed`]).
+//! 4. At a start the records up to the one that the manifest's tables have are given back. Later ones are cut off:
+//!    their numbers will be given to other records. What the replay has brought beyond the tables is visited
+//!    ([`Replayed`]).
 //!
 //! Invariants
-//! * What is given back is neither ahead of the tables nor behind them. Where that is not certain, since versions were lost or a
-//!   range was dropped, nothing is given back, and the log goes.
-//! * A log that cannot be written holds up no flush: it is given up, and begun anew with the next checkpoint, told whole.
+//! * What is given back is neither ahead of the tables nor behind them. Where that is not certain, since versions were
+//!   lost or a range was dropped, nothing is given back, and the log goes.
+//! * A log that cannot be written holds up no flush: it is given up, and begun anew with the next checkpoint, told
+//!   whole.
 //! * No write waits: where memtables become scarce and the owner has given nothing, the flush goes on without it.
 //!
 //! Left out: what is in a record. The owner's function joins records into one when the log has become long.
@@ -37,7 +39,8 @@ pub struct CheckpointWanted {
     pub whole: bool,
 }
 
-/// A checkpoint that a start has found: what the owner kept as of the tables, and what the journal has brought beyond them.
+/// A checkpoint that a start has found: what the owner kept as of the tables, and what the journal has brought beyond
+/// them.
 pub struct FoundCheckpoint {
     /// Its records, in their order; the first is told whole.
     pub records: Vec<Bytes>,

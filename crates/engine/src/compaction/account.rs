@@ -104,8 +104,8 @@ impl Accounts {
         self.total.count(location, len);
     }
 
-    /// What is known of all segments together. Those that a compaction reads and the one that it writes both count until its manifest is
-    /// written.
+    /// What is known of all segments together. Those that a compaction reads and the one that it writes both count
+    /// until its manifest is written.
     pub fn total(&self) -> Account {
         self.total
     }

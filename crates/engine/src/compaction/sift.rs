@@ -25,9 +25,10 @@
 //!
 //! Where the ledger cannot be read, or answers what cannot be, the record is kept.
 //!
-//! An inline value that no older record stands behind ([`Ground`]) goes whatever V is, so V is not looked for: not once the version is in a
-//! table that no damage is known of. To look it up was most of what a small object costs (docs/decisions/0082). If any other record of the
-//! inputs meets something that cannot be, those that were not looked for are kept, too: an older record of such a key may be.
+//! An inline value that no older record stands behind ([`Ground`]) goes whatever V is, so V is not looked for: not once
+//! the version is in a table that no damage is known of. To look it up was most of what a small object costs
+//! (docs/decisions/0082). If any other record of the inputs meets something that cannot be, those that were not looked
+//! for are kept, too: an older record of such a key may be.
 
 use super::newest::{Known, Newest};
 use super::reader::Listed;

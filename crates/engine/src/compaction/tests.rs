@@ -77,8 +77,8 @@ fn on_doubt_a_record_is_kept() {
     }
 }
 
-/// Three records, as versions 1 to 3, before a ledger that has nothing and lost this: what becomes of them, and whether a value goes on in
-/// tables alone.
+/// Three records, as versions 1 to 3, before a ledger that has nothing and lost this: what becomes of them, and whether
+/// a value goes on in tables alone.
 fn sifted(ground: Ground, lost: Arc<LostRanges>) -> ([Fate; 3], bool) {
     let listed = |seq: u64, location| {
         let inline: &[u8] = if location == Location::Inline { b"value" } else { b"" };

@@ -1,14 +1,14 @@
 //! The keys and heads of a page: one behind the other in chunks, and where each ends.
 //!
-//! A share of its chunk for each key and head would cost as much as finding them. So a page has bytes and places, and whoever reads
-//! it takes what it reads by reference, or makes shares of what it keeps.
+//! A share of its chunk for each key and head would cost as much as finding them. So a page has bytes and places, and
+//! whoever reads it takes what it reads by reference, or makes shares of what it keeps.
 
 use bytes::Bytes;
 use std::fmt;
 use std::ops::Range;
 
-/// Long enough that an allocation for each is cheap; and whoever keeps a share of one item keeps no more than this, or what came
-/// with it.
+/// Long enough that an allocation for each is cheap; and whoever keeps a share of one item keeps no more than this, or
+/// what came with it.
 const CHUNK_BYTES: usize = 4 << 10;
 
 /// Keys, each with its head, in the order in which they were added.

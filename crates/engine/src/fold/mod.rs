@@ -1,11 +1,12 @@
 //! Folds: visiting a range of the ledger at one moment, in bounded steps beside everything else.
 //!
 //! * [`FoldRequest`] says what is visited: heads (with or without a check of their records), objects in key order or in
-//!   the journal's, one key of each bucket; in which ranges, of which key segments ([`KeySegments`]), modified when, how many.
+//!   the journal's, one key of each bucket; in which ranges, of which key segments ([`KeySegments`]), modified when,
+//!   how many.
 //! * `walk.rs` goes through a snapshot step by step. `job.rs` is a fold as a job, for an owner that must not wait;
 //!   [`Reader::fold`](crate::Reader::fold) runs one where it is called.
-//! * `scan.rs` brings keys and heads page by page; `items.rs` is what is on a page, `at_hand.rs` the disk of one that does
-//!   not wait.
+//! * `scan.rs` brings keys and heads page by page; `items.rs` is what is on a page, `at_hand.rs` the disk of one that
+//!   does not wait.
 //! * `replayed.rs` visits what a start has replayed, as it was and as it is.
 //! * `sets.rs` combines what several ranges are about ([`RangeSet`]).
 //!

@@ -1,7 +1,9 @@
-//! What a start has replayed: each key that the journal's last records were about, as the tables have it and as it is now.
+//! What a start has replayed: each key that the journal's last records were about, as the tables have it and as it is
+//! now.
 //!
-//! The memtables of the replay are gone through one by one, oldest first, each in key order. What a key was before is looked up in
-//! the older ones and the tables: so what changes from one memtable to the next is told apart, and neighbours share blocks.
+//! The memtables of the replay are gone through one by one, oldest first, each in key order. What a key was before is
+//! looked up in the older ones and the tables: so what changes from one memtable to the next is told apart, and
+//! neighbours share blocks.
 
 use super::job::{Ended, Fold, FoldId};
 use super::request::{FoldEnd, KeyRange};

@@ -90,8 +90,8 @@ pub type BucketOf = fn(&[u8]) -> usize;
 pub enum JournalCheck {
     /// Nothing: the ledger is believed.
     None,
-    /// A segment that is there has its record, by what is in memory of the journal: the list of segments, and the numbers of
-    /// the records in those that compaction wrote. Nothing is read.
+    /// A segment that is there has its record, by what is in memory of the journal: the list of segments, and the
+    /// numbers of the records in those that compaction wrote. Nothing is read.
     Presence,
     /// Its record is there and passes all its checksums.
     Checksum,
@@ -129,8 +129,8 @@ pub struct FoldRequest {
     pub items_max: u64,
     /// Where an earlier fold of the same ranges stopped.
     pub from: Option<Place>,
-    /// Whether it goes on where versions were lost, and where a block of a table is damaged, with what is left there; otherwise that is
-    /// an error.
+    /// Whether it goes on where versions were lost, and where a block of a table is damaged, with what is left there;
+    /// otherwise that is an error.
     pub past_losses: bool,
     /// Whether heads whose record fails the check are visited, too, and marked ([`Visited::is_damaged`]).
     pub damaged_too: bool,
@@ -218,6 +218,7 @@ pub struct FoldEnd {
     pub damaged: u64,
     /// The first [`DAMAGED_NAMED_MAX`] of them, each with its key.
     pub damaged_named: Vec<(Bytes, Damage)>,
-    /// Whether blocks of tables were left out, as they are damaged: what they had is not shown, and something older may be in its place.
+    /// Whether blocks of tables were left out, as they are damaged: what they had is not shown, and something older may
+    /// be in its place.
     pub has_left_out: bool,
 }

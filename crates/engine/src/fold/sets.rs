@@ -1,9 +1,9 @@
 //! What several ranges are about, as one set: of either, of both, of one and not the other; all as of one moment.
 //!
-//! A range of index entries lies in the order of its terms, so what its entries are about ([`MemberOf`]: their objects) comes in no
-//! order, and more than once. Each range is read into a sorted set, and two sets become one. So memory is bounded by
-//! what is held, [`MEMBERS_BYTES_MAX`], and not by what is read; where a range is intersected with or taken from a set, only what
-//! the set has of it is held.
+//! A range of index entries lies in the order of its terms, so what its entries are about ([`MemberOf`]: their objects)
+//! comes in no order, and more than once. Each range is read into a sorted set, and two sets become one. So memory is
+//! bounded by what is held, [`MEMBERS_BYTES_MAX`], and not by what is read; where a range is intersected with or taken
+//! from a set, only what the set has of it is held.
 //!
 //! Left out: answers page by page, since any member may be the last to be found.
 
@@ -54,7 +54,8 @@ impl RangeSet {
         RangeSet::Subtract(Box::new(self), Box::new(other))
     }
 
-    /// How many ranges it has. Walks with a stack of its own: whoever made it has not been asked yet how deep it may be.
+    /// How many ranges it has. Walks with a stack of its own: whoever made it has not been asked yet how deep it may
+    /// be.
     fn ranges(&self) -> usize {
         let (mut sets, mut ranges) = (vec![self], 0);
         while let Some(set) = sets.pop() {

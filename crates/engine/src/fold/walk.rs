@@ -2,8 +2,9 @@
 //!
 //! Heads and buckets are visited as the cursor comes upon them. Objects, and heads whose record is to be read, are
 //! gathered into a window first, by bytes and by number; the window's records are read in the order in which they
-//! lie in the journal, those that lie close together at once (`read/stretches.rs`); then its items are visited, in key order or in the
-//! order of the reads. So the disk's arm, or the page cache, goes one way through each window, and memory is bounded by it.
+//! lie in the journal, those that lie close together at once (`read/stretches.rs`); then its items are visited, in key
+//! order or in the order of the reads. So the disk's arm, or the page cache, goes one way through each window, and
+//! memory is bounded by it.
 //!
 //! A record that is missing or damaged is counted and named, and the fold goes on. A damaged block of a table ends
 //! it: which keys were in it is not known. A fold that goes past losses leaves the block out, and says so.

@@ -6,9 +6,10 @@
 //!    of its own ([`Building::touch`]). Go on with the next page, or
 //! 4. write the mark. When it may be acknowledged the index is whole.
 //!
-//! Invariants: while it goes on each write of an object writes all of its entries, and takes those of the version before
-//! away, there or not. So what is in the space is at any moment what the written part of the objects has, and a crash costs
-//! no more than to begin again. A range that is dropped has the page read again, of a snapshot that shows so.
+//! Invariants: while it goes on each write of an object writes all of its entries, and takes those of the version
+//! before away, there or not. So what is in the space is at any moment what the written part of the objects has, and a
+//! crash costs no more than to begin again. A range that is dropped has the page read again, of a snapshot that shows
+//! so.
 
 use super::Indexing;
 use crate::entry::{Entry, Seq};
@@ -83,8 +84,8 @@ pub(crate) struct Indexed {
 }
 
 impl Building {
-    /// From the first object on, with nothing in the space since version `dropped_at`. What was written until then brought
-    /// what changed among its entries only, and that is dropped; so a page must show it.
+    /// From the first object on, with nothing in the space since version `dropped_at`. What was written until then
+    /// brought what changed among its entries only, and that is dropped; so a page must show it.
     pub fn from_start(indexing: &Indexing, dropped_at: Seq) -> Building {
         let step = Step::Read(Bytes::from_static(indexing.objects.0));
         Building { not_before: dropped_at, ..Building::at(step) }
@@ -177,7 +178,8 @@ fn find(disk: &mut dyn Disk, snapshot: &Snapshot, indexing: &Indexing) -> Result
     Ok((mark, iter.item().is_some_and(|item| item.key < indexing.entries.1)))
 }
 
-/// Gathers the objects of a page. What is damaged, or may not be the newest, is left out: it is told wherever it is read.
+/// Gathers the objects of a page. What is damaged, or may not be the newest, is left out: it is told wherever it is
+/// read.
 struct ReadPage {
     indexing: Indexing,
     snapshot: Snapshot,

@@ -16,8 +16,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// The change that `write` makes where `before` was; nothing if neither has entries. With `all`, what stays is written
-    /// again: it may not be there.
+    /// The change that `write` makes where `before` was; nothing if neither has entries. With `all`, what stays is
+    /// written again: it may not be there.
     pub fn of(indexing: &Indexing, write: &Write<'_>, before: Before<'_>, all: bool) -> Option<Change> {
         let (key, after, expires_ms) = match *write {
             Write::Put { key, head, .. } => (key, head, None),

@@ -5,8 +5,9 @@
 //! rules:
 //!
 //! 1. Whoever replaces an object says what head it had ([`Store::write_over`](crate::Store::write_over)). The store
-//!    derives what goes and what comes (`change.rs`) and writes it in one batch with the object: a record for each entry. So
-//!    a replay asks nothing of the ledger, and a crash, a merge or a compaction treats entries like other keys.
+//!    derives what goes and what comes (`change.rs`) and writes it in one batch with the object: a record for each
+//!    entry. So a replay asks nothing of the ledger, and a crash, a merge or a compaction treats entries like other
+//!    keys.
 //! 2. An entry ends when its object does, and goes when its object's range is dropped, at whatever place its own key is
 //!    ([`DroppedRanges`](crate::drops::DroppedRanges)).
 //! 3. A mark, the first key of the space, says that all entries are there. Where it is missing (a folder of an older

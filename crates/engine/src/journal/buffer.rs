@@ -1,16 +1,16 @@
 //! The bytes of a group, in pieces.
 //!
-//! What gathers while a sync is slow grows to tens of megabytes. One buffer for it would be moved each time it is full, and
-//! moving so much, or the pages under it, stops its thread for milliseconds; so a buffer that is full is left as it is,
-//! and the next record begins another.
+//! What gathers while a sync is slow grows to tens of megabytes. One buffer for it would be moved each time it is full,
+//! and moving so much, or the pages under it, stops its thread for milliseconds; so a buffer that is full is left as it
+//! is, and the next record begins another.
 //!
 //! Invariants: a record lies in one piece; only the last piece grows.
 
 use base::disk::Pieces;
 use bytes::Bytes;
 
-/// A piece holds so much, or one record that is larger: a write of it takes the system some hundred microseconds, beside
-/// which what each piece costs is nothing.
+/// A piece holds so much, or one record that is larger: a write of it takes the system some hundred microseconds,
+/// beside which what each piece costs is nothing.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Pieces kept for later groups: what gathers in a few milliseconds, so that steady writing allocates nothing.

@@ -1,7 +1,8 @@
 //! A group: the records that go to the disk together, with one write and at most one sync.
 //!
-//! It lies in one segment, and is the writer's (`writer.rs`) until the disk has it. It begins with a mark that says what was
-//! durable when it was handed over ([`Kind::GroupMark`]), unless the marks before it say so too, and often enough ([`Stated`]).
+//! It lies in one segment, and is the writer's (`writer.rs`) until the disk has it. It begins with a mark that says
+//! what was durable when it was handed over ([`Kind::GroupMark`]), unless the marks before it say so too, and often
+//! enough ([`Stated`]).
 
 use super::buffer::{Buffer, Spares};
 use super::record::{self, Kind};
@@ -125,9 +126,9 @@ pub(super) struct Stated {
 impl Stated {
     /// Whether a group at `offset` is to state `durable`, too.
     ///
-    /// One mark would do, were it not for damage that takes it together with what stands before it: a start could not tell that
-    /// from a torn tail. So it is stated again each time that what came behind the durable position has doubled, and damage
-    /// that takes all marks takes at least half of that.
+    /// One mark would do, were it not for damage that takes it together with what stands before it: a start could not
+    /// tell that from a torn tail. So it is stated again each time that what came behind the durable position has
+    /// doubled, and damage that takes all marks takes at least half of that.
     pub(super) fn needs_another(&self, durable: Position, segment: SegmentId, offset: u64) -> bool {
         let from = if durable.segment == segment { durable.offset } else { SEGMENT_HEADER_BYTES as u64 };
         self.durable != durable || offset - from >= 2 * (self.offset - from)

@@ -55,8 +55,8 @@ pub enum Replayed {
 pub struct End {
     /// The segment.
     pub segment: SegmentId,
-    /// Where what counts ends: for a segment that is sealed, and for one with a damaged end, the file's end. Zeros behind it
-    /// are room that was made ahead of records, and may be cut off.
+    /// Where what counts ends: for a segment that is sealed, and for one with a damaged end, the file's end. Zeros
+    /// behind it are room that was made ahead of records, and may be cut off.
     pub end: u64,
     /// Whether it is sealed.
     pub sealed: bool,

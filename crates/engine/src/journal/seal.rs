@@ -1,7 +1,8 @@
 //! The job that seals a segment that has ended: it puts the block of its heads behind its records, all of which are
 //! durable.
 //!
-//! 1. Cut the file to its records: what room it was given ahead of them is given back, and the trailer will be its last bytes.
+//! 1. Cut the file to its records: what room it was given ahead of them is given back, and the trailer will be its last
+//!    bytes.
 //! 2. Append heads and seal, and sync them.
 //!
 //! A segment without one is whole all the same: it is scanned where a sealed one's heads would be read. So a

@@ -102,8 +102,9 @@ impl Version {
         Version::new(levels)
     }
 
-    /// The start of a lookup of `key`. Where there are levels below 0 it tells `ahead` of the tables that will be asked, whatever
-    /// they say: whoever asks for memory of all of them at once waits for it once, where one after the other are as many waits.
+    /// The start of a lookup of `key`. Where there are levels below 0 it tells `ahead` of the tables that will be
+    /// asked, whatever they say: whoever asks for memory of all of them at once waits for it once, where one after the
+    /// other are as many waits.
     #[inline]
     pub fn cursor(&self, key: &[u8], mut ahead: impl FnMut(&Table)) -> TableCursor {
         let mut cursor = TableCursor { level: 0, index: 0, counts: [0; LEVELS] };
@@ -168,8 +169,9 @@ impl Version {
         std::iter::from_fn(move || self.next_table(key, &mut cursor))
     }
 
-    /// Whether the oldest run or a leveled level may hold `key`, whose hash is given, as far as filters tell: where most of a
-    /// ledger is that is more than a few memtables large. Of a smaller one all is in level 0, which is asked then.
+    /// Whether the oldest run or a leveled level may hold `key`, whose hash is given, as far as filters tell: where
+    /// most of a ledger is that is more than a few memtables large. Of a smaller one all is in level 0, which is asked
+    /// then.
     pub fn may_hold_deep(&self, key: &[u8], hash: u64) -> bool {
         let deep = &self.levels[RUNS_MAX..];
         if deep.iter().all(|level| level.tables.is_empty()) {

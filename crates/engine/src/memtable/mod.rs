@@ -7,7 +7,8 @@
 //! Invariants:
 //! - a reader sees an entry whole or not at all, and one that it has seen stays;
 //! - what was inserted before a reader's call began, by any order the program makes, that call sees; what was deferred
-//!   ([`Memtable::defer_hashed`]) it sees once it is linked, and before that only if it asks for the key's newest entry;
+//!   ([`Memtable::defer_hashed`]) it sees once it is linked, and before that only if it asks for the key's newest
+//!   entry;
 //! - entries are never changed or removed: a newer one goes before the older ones of its key;
 //! - memory is given back all at once, when the writer, the readers and the cursors are gone.
 //!

@@ -22,9 +22,9 @@
 //!
 //! A lookup of a key goes by the list's point index (`index`), and descends only where that cannot tell.
 //!
-//! An insert may be deferred: the node is complete and in the index, where lookups of its key's newest entry find it, and is
-//! linked later with others, whose places are searched for at once (`lanes`). Until then walks do not meet it, and neither do
-//! lookups of older entries.
+//! An insert may be deferred: the node is complete and in the index, where lookups of its key's newest entry find it,
+//! and is linked later with others, whose places are searched for at once (`lanes`). Until then walks do not meet it,
+//! and neither do lookups of older entries.
 //!
 //! Left out: removal, and walking backwards for readers; nobody needs them.
 

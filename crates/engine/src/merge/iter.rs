@@ -11,10 +11,10 @@ use base::Disk;
 /// A cursor over the newest versions of the keys of all sources. It shows deletions; its caller leaves them out.
 ///
 /// The sources stand in the order of their entries, so that what comes next is known without a search: the one that
-/// has moved on is put where it belongs now, one place after the other. Where one run is much larger than the others, that is
-/// mostly where it was; and there are a few sources, not many. What comes behind that with which all keys of the
-/// walk have begun so far, as those of one bucket or one field do, stands beside them as a number, which mostly decides without
-/// a look at the keys.
+/// has moved on is put where it belongs now, one place after the other. Where one run is much larger than the others,
+/// that is mostly where it was; and there are a few sources, not many. What comes behind that with which all keys of
+/// the walk have begun so far, as those of one bucket or one field do, stands beside them as a number, which mostly
+/// decides without a look at the keys.
 pub struct MergeIter {
     sources: Vec<LedgerSource>,
     /// The sources that are at an entry, by their entries: (key ascending, seq descending), the earlier source first.
@@ -113,8 +113,8 @@ impl MergeIter {
         self.pass_older(disk, source)
     }
 
-    /// Moves a source, which has stood first and gone on, past older versions of the same key. Nothing else is at the key any more: what the
-    /// source has of it stands first again.
+    /// Moves a source, which has stood first and gone on, past older versions of the same key. Nothing else is at the
+    /// key any more: what the source has of it stands first again.
     #[inline]
     fn pass_older(&mut self, disk: &mut dyn Disk, source: usize) -> Result<(), Error> {
         while self.source() == Some(source) && self.sources[source].is_older() {
@@ -149,8 +149,8 @@ impl MergeIter {
         Ok(())
     }
 
-    /// Puts the source at `place`, whose entry is another now, behind those that come before it; or takes it out, if it has
-    /// come to its end.
+    /// Puts the source at `place`, whose entry is another now, behind those that come before it; or takes it out, if it
+    /// has come to its end.
     fn settle(&mut self, place: usize) {
         let source = self.order[place].source;
         let Some((key, _)) = self.sources[source].key() else {

@@ -3,7 +3,8 @@
 //! A [`Source`] is a cursor over entries in key order: a memtable, a table, or a level's tables one after
 //! another. [`MergeIter`] walks several at once and stops at the newest version of each key; folds use it too.
 //! [`BackIter`] walks against
-//! the order. [`MergeJob`] writes what it walks into new tables: a flush has one memtable as its source, a merge has tables.
+//! the order. [`MergeJob`] writes what it walks into new tables: a flush has one memtable as its source, a merge has
+//! tables.
 //!
 //! Invariants:
 //! - of each key the version with the highest seq is kept, and no other: a snapshot that wants an older one holds

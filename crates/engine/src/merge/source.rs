@@ -39,8 +39,8 @@ pub trait Source: Send {
         self.item().map(|item| (item.key, 0))
     }
 
-    /// What will be asked for after the next seek ends before `key`, unless that is empty: what lies further on is not to be read. Of that
-    /// versions may be left out, so what is shown there means nothing.
+    /// What will be asked for after the next seek ends before `key`, unless that is empty: what lies further on is not
+    /// to be read. Of that versions may be left out, so what is shown there means nothing.
     fn expect_end(&mut self, _key: &[u8]) {}
 
     /// The block of a table that the entry is in, and its number there; `None` of what is in memory, and past the end.
@@ -281,8 +281,8 @@ impl Run {
         Run { segments: Some(segments), ..self }
     }
 
-    /// Leaves tables behind whose end was reached. One that has just been opened is at an entry, is damaged, or has nothing
-    /// of the segments.
+    /// Leaves tables behind whose end was reached. One that has just been opened is at an entry, is damaged, or has
+    /// nothing of the segments.
     fn settle(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
         while self.iter.as_ref().is_some_and(|iter| !iter.valid()) {
             self.at += 1;

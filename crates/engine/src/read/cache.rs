@@ -1,8 +1,9 @@
 //! The block cache that all readers of a store share, however many there are.
 //!
-//! It is the owner's cache ([`BlockCache`]) in parts, each behind a lock of its own, which is held for a look and never for a read. Nobody waits for one: where it is taken,
-//! what was asked for is read, and what was read is not kept. Whoever holds it may have lost its processor to one of hundreds of threads, and a block
-//! from the page cache costs less than to sleep.
+//! It is the owner's cache ([`BlockCache`]) in parts, each behind a lock of its own, which is held for a look and never
+//! for a read. Nobody waits for one: where it is taken, what was asked for is read, and what was read is not kept.
+//! Whoever holds it may have lost its processor to one of hundreds of threads, and a block from the page cache costs
+//! less than to sleep.
 
 use crate::store::BlockCache;
 use crate::table::{Block, TableId};
@@ -35,7 +36,8 @@ impl SharedBlocks {
         }
     }
 
-    /// The part that a block belongs to, if nobody else looks at it. Neighbours are in different parts: what is asked for often lies together.
+    /// The part that a block belongs to, if nobody else looks at it. Neighbours are in different parts: what is asked
+    /// for often lies together.
     fn part(&self, table: TableId, index: u32) -> Option<MutexGuard<'_, BlockCache>> {
         let at = (table.0 as usize).wrapping_add(index as usize) % self.0.len();
         match self.0[at].try_lock() {

@@ -1,12 +1,13 @@
 //! Records that lie close together in the journal, read by one operation, and announced before they are wanted.
 //!
-//! A fold knows all records of its window before it reads the first one, and so does a lookup of many keys. The system does not,
-//! and files are opened for reads at random: it brings what is asked for and no more.
+//! A fold knows all records of its window before it reads the first one, and so does a lookup of many keys. The system
+//! does not, and files are opened for reads at random: it brings what is asked for and no more.
 //!
 //! Invariants
 //! * A stretch lies in one file, begins and ends with a record that is wanted, and is one record or has [`STRETCH_BYTES_MAX`] at most.
 //! * Where a stretch cannot be read, each of its records is read by itself: what is wrong with one costs no other.
-//! * Nothing is announced while all comes from memory. From a stretch on that does not, records are announced, each once, until
+//! * Nothing is announced while all comes from memory. From a stretch on that does not, records are announced, each
+//!   once, until
 //!   [`AHEAD_RECORDS`] or [`AHEAD_BYTES`] are ahead of what was read, and the stretch that they are in with them.
 
 use super::RecordAt;

@@ -1,8 +1,8 @@
 //! The heads of a group of segments, sorted into a run: a table with the newest version of each key that the group has.
 //!
 //! Heads come from the segment's block of them where it is whole, and has one for each record; else from the records,
-//! where damage is told as at a start ([`crate::store`]). All of the segments were synced, so nothing is torn: what does
-//! not pass is damage, but for a seal that was cut off and what an earlier use of the file has left.
+//! where damage is told as at a start ([`crate::store`]). All of the segments were synced, so nothing is torn: what
+//! does not pass is damage, but for a seal that was cut off and what an earlier use of the file has left.
 
 use super::notes::{self, Known, Notes};
 use super::survey::Found;

@@ -1,8 +1,9 @@
 //! Runs and whole tables become new tables: the newest version of each key of a part of all keys.
 //!
-//! A version that the journal has is the newest of its key. One that only a table has is left out where versions are lost
-//! ([`crate::lost`]), in blocks that are found damaged here, too: it may have been replaced. So what is left in such a range
-//! is certain, and only what is missing is not. Deletions end here, as nothing older is left that they could hide, but not where versions are lost.
+//! A version that the journal has is the newest of its key. One that only a table has is left out where versions are
+//! lost ([`crate::lost`]), in blocks that are found damaged here, too: it may have been replaced. So what is left in
+//! such a range is certain, and only what is missing is not. Deletions end here, as nothing older is left that they
+//! could hide, but not where versions are lost.
 //!
 //! Bytes of values that are of use are counted by segment, which is bounded, instead of dead ones by record.
 

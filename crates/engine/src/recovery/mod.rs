@@ -7,15 +7,15 @@
 //!
 //! Steps
 //! 1. `survey`: which segments count, in which order, and from which on a start replays them anyway.
-//! 2. `gather`, in parallel: the heads of a group of segments, sorted, become a table in the folder `rebuild`: a run. What
-//!    else was found in the group is in notes beside it (`notes`). A group whose notes are there is done: so a rebuild
-//!    that was killed goes on where it was.
+//! 2. `gather`, in parallel: the heads of a group of segments, sorted, become a table in the folder `rebuild`: a run.
+//!    What else was found in the group is in notes beside it (`notes`). A group whose notes are there is done: so a
+//!    rebuild that was killed goes on where it was.
 //! 3. `join`, in parallel: the runs, and the tables that are whole, become new tables: the newest version of each key.
 //! 4. The manifest that names them is written, all at once. Until then the store is what it was.
 //!
-//! Tables count only if a manifest names them: of others nobody knows whether they were replaced, and what they have may
-//! have been deleted since. A rebuild with a manifest heals ranges of which versions were lost ([`crate::lost`]); what
-//! was in such a range, and is not known for certain, goes on to be an error.
+//! Tables count only if a manifest names them: of others nobody knows whether they were replaced, and what they have
+//! may have been deleted since. A rebuild with a manifest heals ranges of which versions were lost ([`crate::lost`]);
+//! what was in such a range, and is not known for certain, goes on to be an error.
 //!
 //! Index entries ([`crate::index`]) are left out: their records need not be there any more, nor those of their
 //! deletions. The store makes them anew from the heads once it is open.

@@ -1,11 +1,12 @@
 //! Which segments of a journal count, without a manifest that must be believed.
 //!
-//! A compacted segment that is sealed stands for its range of numbers: what else lies in that range are its inputs, which
-//! a crash has left. One without its seal was not finished, and its inputs are there; if they are not, it was whole once
-//! and is damaged, and it counts. Where a manifest names the inputs, an output that it does not name does not count.
+//! A compacted segment that is sealed stands for its range of numbers: what else lies in that range are its inputs,
+//! which a crash has left. One without its seal was not finished, and its inputs are there; if they are not, it was
+//! whole once and is damaged, and it counts. Where a manifest names the inputs, an output that it does not name does
+//! not count.
 //!
-//! A start replays what a manifest says, or else the newest segments: those behind the last that is sealed. All others were synced: a segment is
-//! sealed when it is synced, and none ends before the one before it is.
+//! A start replays what a manifest says, or else the newest segments: those behind the last that is sealed. All others
+//! were synced: a segment is sealed when it is synced, and none ends before the one before it is.
 
 use crate::entry::Jsn;
 use crate::error::Error;
@@ -186,8 +187,8 @@ fn missing(found: &[Found], state: Option<&ManifestState>) -> Vec<(SegmentId, Js
         .collect()
 }
 
-/// Whether a compacted segment is more than what a crash left of a compaction: then its inputs are named, and there. The
-/// first of them is the one that goes first.
+/// Whether a compacted segment is more than what a crash left of a compaction: then its inputs are named, and there.
+/// The first of them is the one that goes first.
 fn counts(segment: &Found, state: Option<&ManifestState>, there: &[SegmentId]) -> bool {
     let named = state.into_iter().flat_map(|state| &state.segments);
     let is_input = |id: u64, first_jsn: Jsn| {
@@ -251,8 +252,8 @@ fn replay_position(found: &[Found], state: Option<&ManifestState>, next_segment:
     }
 }
 
-/// What is to be gathered, in the order of numbers, and what is replayed. Of the segment in which the replay begins what is
-/// before is gathered, too.
+/// What is to be gathered, in the order of numbers, and what is replayed. Of the segment in which the replay begins
+/// what is before is gathered, too.
 fn part(found: Vec<Found>, replay_from: Position) -> (Vec<Found>, Vec<Found>) {
     let (mut gathered, mut replayed) = (Vec::new(), Vec::new());
     for segment in found {

@@ -73,8 +73,8 @@ impl FileScrub {
         &self.unit
     }
 
-    /// Reads on; `true` at the end. [`Error::Exhausted`] if there was no file handle for it; whatever else went wrong is
-    /// damage.
+    /// Reads on; `true` at the end. [`Error::Exhausted`] if there was no file handle for it; whatever else went wrong
+    /// is damage.
     fn step(&mut self, disk: &mut dyn Disk) -> Result<bool, Error> {
         (self.read, self.damage, self.keys, self.lost) = (0, Vec::new(), Vec::new(), Vec::new());
         let stepped = match std::mem::replace(&mut self.at, At::Begin) {

@@ -1,9 +1,9 @@
 //! Table blocks kept in memory, by use. The cache itself is the crate `quick_cache` (S3-FIFO).
 //!
-//! Once it is full, a block comes into it when it is asked for a second time within a while: the doorkeeper of TinyLFU (Einziger,
-//! Friedman and Manes, 2017), here a table of marks, each of which the next one in its place takes over. In a store whose
-//! blocks are many times what is kept most are asked for once and go again, and to let one in and another out costs waits
-//! for memory that nobody has looked at for long: more than the block's search.
+//! Once it is full, a block comes into it when it is asked for a second time within a while: the doorkeeper of TinyLFU
+//! (Einziger, Friedman and Manes, 2017), here a table of marks, each of which the next one in its place takes over. In
+//! a store whose blocks are many times what is kept most are asked for once and go again, and to let one in and another
+//! out costs waits for memory that nobody has looked at for long: more than the block's search.
 
 use crate::table::{Block, TableId};
 use quick_cache::Weighter;

@@ -1,4 +1,5 @@
-//! Checkpoints of what the store's owner keeps beside the ledger ([`crate::checkpoint`]): which are wanted, and who waits for them.
+//! Checkpoints of what the store's owner keeps beside the ledger ([`crate::checkpoint`]): which are wanted, and who
+//! waits for them.
 
 use super::Store;
 use super::write::MEMTABLES_FROZEN_MAX;

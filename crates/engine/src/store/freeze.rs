@@ -1,18 +1,19 @@
 //! When the memtable is put aside for its flush:
 //!
 //! 1. When its entries take what a memtable may: memory is bounded.
-//! 2. When a segment begins, if it spans as many as [`segments_max`] allows. What no table has, a start after a crash reads, and no
-//!    compaction may touch. Objects of many kilobytes take so little of a memtable that by its bytes alone this could be several times
-//!    what lives.
+//! 2. When a segment begins, if it spans as many as [`segments_max`] allows. What no table has, a start after a crash
+//!    reads, and no compaction may touch. Objects of many kilobytes take so little of a memtable that by its bytes
+//!    alone this could be several times what lives.
 //!
-//! The second comes where a segment begins, since then all segments before it are settled by the flush, and the end of the last is synced
-//! anyway. Where no more memtables may wait, it is left for where the next segment begins. What a start replays is put aside by its bytes
-//! alone (`open/replay.rs`).
+//! The second comes where a segment begins, since then all segments before it are settled by the flush, and the end of
+//! the last is synced anyway. Where no more memtables may wait, it is left for where the next segment begins. What a
+//! start replays is put aside by its bytes alone (`open/replay.rs`).
 
 use super::write::MEMTABLES_FROZEN_MAX;
 use super::{Frozen, Store};
 
-/// Of what the journal has that is of use, one part in so many may be in no table: half of what it may waste by default.
+/// Of what the journal has that is of use, one part in so many may be in no table: half of what it may waste by
+/// default.
 const UNFLUSHED_SHARE: u64 = 8;
 
 /// Segments that may be in no table, however small the journal: the one that is written, and one before it. A flush for

@@ -13,8 +13,8 @@ use std::time::Duration;
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl Store {
-    /// [`Store::write`] of a batch whose first write is that of an object which was `before`, together with what changes among
-    /// its index entries. `before` must be the newest version, unacknowledged or not.
+    /// [`Store::write`] of a batch whose first write is that of an object which was `before`, together with what
+    /// changes among its index entries. `before` must be the newest version, unacknowledged or not.
     pub fn write_over(&mut self, batch: &[Write<'_>], before: Before<'_>) -> Result<Seq, Error> {
         let (Some(indexing), Some(first)) = (self.options.indexing, batch.first()) else {
             return self.write(batch);

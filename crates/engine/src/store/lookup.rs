@@ -208,8 +208,8 @@ impl Store {
         found.map(|(seq, entry)| (Seq(seq), entry))
     }
 
-    // Shares of what is shared are counted by atomic operations, before which the processor waits for all that it has asked
-    // memory for: so none is taken before something is found.
+    // Shares of what is shared are counted by atomic operations, before which the processor waits for all that it has
+    // asked memory for: so none is taken before something is found.
     fn in_tables(
         &mut self,
         (key, hash, dropped_at): (&[u8], u64, Seq),

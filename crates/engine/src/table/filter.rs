@@ -20,8 +20,8 @@ pub enum FilterBits {
     /// take; one more saves a quarter of those (decision 13).
     #[default]
     Usual,
-    /// 14 bits give some 0.3 %: for level 0, whose tables are asked first, one after another, by every lookup, and which
-    /// has few of a store's keys (decision 32).
+    /// 14 bits give some 0.3 %: for level 0, whose tables are asked first, one after another, by every lookup, and
+    /// which has few of a store's keys (decision 32).
     Many,
 }
 
@@ -35,8 +35,8 @@ impl FilterBits {
     }
 }
 
-/// Bits set for each key: the best for 9 bits, less one because a line's load varies; for 14 a few more would be better,
-/// and one number is enough for whoever asks.
+/// Bits set for each key: the best for 9 bits, less one because a line's load varies; for 14 a few more would be
+/// better, and one number is enough for whoever asks.
 const PROBES: u32 = 6;
 
 /// Odd, and irregular in binary (2^32 over the golden ratio): multiplying by it gives the next probe.

@@ -1,4 +1,5 @@
-//! Walks a table in key order, reading ahead: for jobs, whose disks block. Or only the blocks that may hold keys of some segments.
+//! Walks a table in key order, reading ahead: for jobs, whose disks block. Or only the blocks that may hold keys of
+//! some segments.
 
 use super::block::Item;
 use super::{Block, Table, damage};
@@ -15,11 +16,12 @@ use std::sync::Arc;
 /// So much is read at once by a walk that has gone on for a while: a device's full speed.
 const READAHEAD_BYTES: usize = 128 << 10;
 
-/// So much is read where a walk begins, and four times as much each time it goes on: most ranges are short, and to read what
-/// nobody asks for takes longer than a short walk, once for each table.
+/// So much is read where a walk begins, and four times as much each time it goes on: most ranges are short, and to read
+/// what nobody asks for takes longer than a short walk, once for each table.
 const READAHEAD_BYTES_FIRST: usize = 16 << 10;
 
-/// Suffixes up to this length are copied as one of it: most terms, names and numbers behind what the keys of a block begin with.
+/// Suffixes up to this length are copied as one of it: most terms, names and numbers behind what the keys of a block
+/// begin with.
 const SUFFIX_BYTES: usize = 32;
 
 /// A place in a table, or past its end, where a new one is. It shares the table, which therefore stays.
@@ -37,7 +39,8 @@ pub struct TableIter {
     /// The block's entries from `first` on, taken apart all at once; none where the block is new.
     items: Vec<Item>,
     first: usize,
-    /// The key in its first `key_len` bytes, which begin with what all keys of the block begin with. What is behind them is room.
+    /// The key in its first `key_len` bytes, which begin with what all keys of the block begin with. What is behind
+    /// them is room.
     key: Vec<u8>,
     key_len: usize,
     prefix_len: usize,
@@ -142,7 +145,8 @@ impl TableIter {
         self.settle(disk)
     }
 
-    /// Learns which blocks the walk goes through. Where the table does not tell, or what tells it is damaged, it is all.
+    /// Learns which blocks the walk goes through. Where the table does not tell, or what tells it is damaged, it is
+    /// all.
     fn choose_blocks(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
         let Blocks::Of(segments) = &self.blocks else { return Ok(()) };
         self.blocks = match self.table.blocks_of(disk, segments) {
@@ -390,7 +394,8 @@ impl TableIter {
 /// Puts a suffix, which lies in `bytes`, behind a prefix. The key has room for more, or is made longer.
 #[inline]
 fn copy_suffix(key: &mut Vec<u8>, prefix_len: usize, bytes: &[u8], suffix: &Range<usize>) {
-    // Most suffixes are short: a copy of a length that the compiler knows is cheap. What is behind the suffix is room in the key.
+    // Most suffixes are short: a copy of a length that the compiler knows is cheap. What is behind the suffix is room
+    // in the key.
     let from = bytes.get(suffix.start..).and_then(|bytes| bytes.first_chunk::<SUFFIX_BYTES>());
     let to = key.get_mut(prefix_len..).and_then(|key| key.first_chunk_mut::<SUFFIX_BYTES>());
     match (from, to) {

@@ -4,8 +4,9 @@
 //! their own: the search runs over that, eight keys to a cache line and no pointer followed. Keys that have those
 //! eight bytes in common are an array again, with what they all begin with kept once, and so on: a partition's
 //! number, a bucket's name and a client's key cost one search each, whatever their lengths. Masstree (Mao, Kohler
-//! and Morris, 2012) slices keys like this. Every sixteenth number stands once more in an array of its own, which is small
-//! enough to stay in a cache: so a search waits for memory once, where halving all of it would wait at each of the last steps.
+//! and Morris, 2012) slices keys like this. Every sixteenth number stands once more in an array of its own, which is
+//! small enough to stay in a cache: so a search waits for memory once, where halving all of it would wait at each of
+//! the last steps.
 
 use crate::prefetch::prefetch;
 
@@ -27,8 +28,9 @@ pub struct KeyArray {
     tops: Box<[u64]>,
     /// For each slot, and one more, how many keys are before it; empty if each slot has one key.
     firsts: Box<[u32]>,
-    /// For each slot where its key ends in `suffixes`; it begins where the one before ends. Empty if hints tell all: what stands after the
-    /// prefix has eight bytes at most and no zero at its end, as what tells two keys of a table's blocks apart mostly does.
+    /// For each slot where its key ends in `suffixes`; it begins where the one before ends. Empty if hints tell all:
+    /// what stands after the prefix has eight bytes at most and no zero at its end, as what tells two keys of a table's
+    /// blocks apart mostly does.
     ends: Box<[u32]>,
     /// What stands after the prefix, of slots with a key of their own.
     suffixes: Box<[u8]>,
@@ -109,7 +111,8 @@ impl KeyArray {
         self.count_at_most_near(key, |_| ())
     }
 
-    /// [`KeyArray::count_at_most`], which tells `near`, before it looks closely, from which count on the answer is among some
+    /// [`KeyArray::count_at_most`], which tells `near`, before it looks closely, from which count on the answer is
+    /// among some
     /// [`STRIDE`]: for whoever will want memory that is numbered like the keys. It may tell nothing.
     #[inline]
     pub(super) fn count_at_most_near(&self, key: &[u8], near: impl FnOnce(usize)) -> usize {

@@ -7,8 +7,8 @@
 //! Invariants:
 //! - every byte of the file is under a checksum, and each structure is checked before it is believed: damage is
 //!   an [`Error::Damaged`], never a missing key and never an older version;
-//! - the filter, the index and what the table holds are in memory while it is open; blocks are read one by one, and of the
-//!   segments what is asked for ([`Table::blocks_of`]), of which the lengths of the buckets stay.
+//! - the filter, the index and what the table holds are in memory while it is open; blocks are read one by one, and of
+//!   the segments what is asked for ([`Table::blocks_of`]), of which the lengths of the buckets stay.
 //!
 //! A lookup hashes its key once ([`crate::memtable::hash`]) and then, for each table:
 //! 1. [`Table::may_contain`] asks the filter.

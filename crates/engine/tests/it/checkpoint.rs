@@ -1,4 +1,5 @@
-//! What an owner keeps beside the ledger is there after a start, as of what the store has: never ahead of it, never behind.
+//! What an owner keeps beside the ledger is there after a start, as of what the store has: never ahead of it, never
+//! behind.
 //!
 //! The owner here keeps a copy of all heads, and tells it as a list of changes.
 

@@ -1,6 +1,6 @@
 //! A small store of several levels under every single fault: each block of each file flipped, zeroed or swapped with
-//! another; the journal's tail cut at every byte; the k-th operation of the disk failing, once or for good, for every k.
-//! What is asked for is never a wrong answer: the right one, or an error.
+//! another; the journal's tail cut at every byte; the k-th operation of the disk failing, once or for good, for every
+//! k. What is asked for is never a wrong answer: the right one, or an error.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
@@ -133,8 +133,8 @@ fn no_damaged_block_gives_a_wrong_answer() {
     );
 }
 
-/// A table with a damaged block, or without its file, costs its own keys and nothing else: writes go on, merges go past it,
-/// and what was lost stays an error over restarts, until it is written again.
+/// A table with a damaged block, or without its file, costs its own keys and nothing else: writes go on, merges go past
+/// it, and what was lost stays an error over restarts, until it is written again.
 #[test]
 fn a_damaged_table_is_a_loss_of_its_own_keys() {
     let (good, model) = built();
@@ -230,7 +230,8 @@ fn damage(bytes: &mut [u8], block: usize, kind: usize, rng: &mut SplitMix64) {
     }
 }
 
-/// A tail that is cut at any byte, or is zeros from there on as far as the file had room, or anything, costs the end of what was written, never the middle without an error.
+/// A tail that is cut at any byte, or is zeros from there on as far as the file had room, or anything, costs the end of
+/// what was written, never the middle without an error.
 #[test]
 fn a_cut_tail_costs_the_end_and_nothing_else() {
     let disk = MemoryDisk::default();
@@ -293,7 +294,8 @@ fn a_cut_tail_costs_the_end_and_nothing_else() {
     assert!(wholes >= 4 * (BEYOND - 8) && errors < len, "{wholes} whole, {errors} errors");
 }
 
-/// Without durability a write is acknowledged at once. If it fails later, its key is an error: for who reads it, and for who lists all.
+/// Without durability a write is acknowledged at once. If it fails later, its key is an error: for who reads it, and
+/// for who lists all.
 #[test]
 fn what_was_acknowledged_and_not_written_is_missing_from_no_scan() {
     let disk = MemoryDisk::default();

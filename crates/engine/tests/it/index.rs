@@ -1,5 +1,5 @@
-//! Index entries beside a map: whatever is written, dropped, ended, killed, lost and made again, the entries are those of the
-//! live heads. `ANNULET_MODEL_CASES` runs more lists.
+//! Index entries beside a map: whatever is written, dropped, ended, killed, lost and made again, the entries are those
+//! of the live heads. `ANNULET_MODEL_CASES` runs more lists.
 //!
 //! An object's key is `o` and a name, its head is its terms, a byte each; an entry is `x`, the term, a number of dots,
 //! and the name. So an entry is as long as a test wants it to be, and pages of a few objects can be had.

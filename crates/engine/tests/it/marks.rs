@@ -109,8 +109,8 @@ fn a_sync_in_between_is_stated_at_once() {
     }
 }
 
-/// A block that takes the end of what was synced, and the first marks behind it that say so, is damage up to that end: a key
-/// whose write was promised is an error, not missing.
+/// A block that takes the end of what was synced, and the first marks behind it that say so, is damage up to that end:
+/// a key whose write was promised is an error, not missing.
 #[test]
 fn a_block_with_the_first_mark_is_damage() {
     let disk = MemoryDisk::default();

@@ -1,11 +1,11 @@
 //! Power cuts of a real file system, and one that is mounted for reading only: ext4 on a loop device.
 //!
-//! A cut is ext4's own shutdown (`EXT4_IOC_SHUTDOWN`, its journal not flushed): what was not synced is gone, and every later
-//! call fails, as when a disk dies under a program that goes on. It comes at any moment of a write, while the store
-//! flushes, merges and compacts. After it the image is mounted again, and everything that was acknowledged before it must be
-//! there. The program outlives such a cut, as it would not a real one, and a sync that was under way may then say that all
-//! went well (its transaction is neither running nor being committed any more): what was acknowledged after the cut had begun
-//! may be there or not, one batch after the other. So may all where nobody waits for syncs.
+//! A cut is ext4's own shutdown (`EXT4_IOC_SHUTDOWN`, its journal not flushed): what was not synced is gone, and every
+//! later call fails, as when a disk dies under a program that goes on. It comes at any moment of a write, while the
+//! store flushes, merges and compacts. After it the image is mounted again, and everything that was acknowledged before
+//! it must be there. The program outlives such a cut, as it would not a real one, and a sync that was under way may
+//! then say that all went well (its transaction is neither running nor being committed any more): what was acknowledged
+//! after the cut had begun may be there or not, one batch after the other. So may all where nobody waits for syncs.
 //!
 //! That this can find something is shown by the same loop on a disk that syncs nothing and says that it has: it must
 //! lose acknowledged writes. The simulator's disk does the same and more, many thousand times; this is the real thing.

@@ -1,5 +1,5 @@
-//! A ledger that is lost, in part or as a whole, and made again from the journal: what was acknowledged is there, what was
-//! deleted, dropped or has ended stays away, and what cannot be known is an error. Never an older value.
+//! A ledger that is lost, in part or as a whole, and made again from the journal: what was acknowledged is there, what
+//! was deleted, dropped or has ended stays away, and what cannot be known is an error. Never an older value.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
@@ -240,7 +240,8 @@ fn a_lost_table_is_healed_from_the_journal() {
     assert!(lost > left, "{lost} lost, {left} after the repair");
 }
 
-/// Small values leave the journal once tables have them; not where a table is lost, and the journal has what a repair needs.
+/// Small values leave the journal once tables have them; not where a table is lost, and the journal has what a repair
+/// needs.
 #[test]
 fn what_a_lost_table_had_stays_in_the_journal() {
     let mut world = World::new(3, 64);
@@ -325,7 +326,8 @@ fn a_missing_segment_costs_its_own_values() {
     assert!(refused > 0 && errors > 20, "{refused} stores refused, {errors} errors");
 }
 
-/// Folders of different ages, as a careless restore makes them: what is older than the other is told, or caught up with.
+/// Folders of different ages, as a careless restore makes them: what is older than the other is told, or caught up
+/// with.
 #[test]
 fn folders_of_different_ages_give_no_older_value() {
     let (mut served, mut refused) = (0, 0);
@@ -361,7 +363,8 @@ fn folders_of_different_ages_give_no_older_value() {
     assert!(served > 0 && refused > 0, "{served} served, {refused} refused");
 }
 
-/// A crash may bring back what compactions removed: outputs that were inputs of later ones, or of which nothing was left.
+/// A crash may bring back what compactions removed: outputs that were inputs of later ones, or of which nothing was
+/// left.
 #[test]
 fn what_comes_back_of_a_compaction_is_removed() {
     let mut back = 0;

@@ -1,5 +1,5 @@
-//! A disk that is full, at every point of a store's life: what was acknowledged is read, what is refused says why, and writes
-//! come back by themselves when there is room, without a restart.
+//! A disk that is full, at every point of a store's life: what was acknowledged is read, what is refused says why, and
+//! writes come back by themselves when there is room, without a restart.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
@@ -176,7 +176,8 @@ fn a_crash_of_a_full_disk_loses_nothing_that_was_acknowledged() {
     }
 }
 
-/// What was written before the disk was full is synced within its interval, though what came behind it cannot be written.
+/// What was written before the disk was full is synced within its interval, though what came behind it cannot be
+/// written.
 #[test]
 fn what_was_written_is_synced_though_nothing_more_can_be() {
     let (disk, clock) = (MemoryDisk::default(), HandClock::new());
@@ -198,8 +199,8 @@ fn what_was_written_is_synced_though_nothing_more_can_be() {
     store.close().unwrap();
 }
 
-/// The reserve keeps the disk from ever being full: writes are refused before, flushes, deletions and compactions go on, and
-/// what they free lets writes in again.
+/// The reserve keeps the disk from ever being full: writes are refused before, flushes, deletions and compactions go
+/// on, and what they free lets writes in again.
 #[test]
 fn the_reserve_lets_finish_what_must_be_and_deletions_bring_writes_back() {
     const SPACE: u64 = 400 << 10;

@@ -1,5 +1,5 @@
-//! Scans beside a map: whatever the visitor wants, wherever a page ends, and wherever the page cache lacks a block, the pages together have
-//! just the items that were to be taken, and each entry is visited once.
+//! Scans beside a map: whatever the visitor wants, wherever a page ends, and wherever the page cache lacks a block, the
+//! pages together have just the items that were to be taken, and each entry is visited once.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 

@@ -1,4 +1,5 @@
-//! Folds, and lookups of many keys, read what lies close together in the journal by one operation, and lose nothing where that fails.
+//! Folds, and lookups of many keys, read what lies close together in the journal by one operation, and lose nothing
+//! where that fails.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 

@@ -1,5 +1,5 @@
-//! What was not synced when the power was cut: in the order of writing, all up to some write is there and nothing behind it,
-//! though it was in two segments.
+//! What was not synced when the power was cut: in the order of writing, all up to some write is there and nothing
+//! behind it, though it was in two segments.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 

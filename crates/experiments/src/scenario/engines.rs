@@ -1,8 +1,10 @@
 //! Scenarios of storage engines: each of them goes through the same stages, one after the other.
 //!
-//! 1. [`Engines::parse`] reads the stages, strictly: each is the workload that all have in common with parts of it replaced.
-//! 2. [`Engines::play`] takes an engine through all stages. Each is a run of this same program (`annulet bench run`), whose threads share a store: so
-//!    its processor time, memory and I/O are the engine's and the generator's, and nobody else's, and its options are in its results.
+//! 1. [`Engines::parse`] reads the stages, strictly: each is the workload that all have in common with parts of it
+//!    replaced.
+//! 2. [`Engines::play`] takes an engine through all stages. Each is a run of this same program (`annulet bench run`),
+//!    whose threads share a store: so its processor time, memory and I/O are the engine's and the generator's, and
+//!    nobody else's, and its options are in its results.
 //! 3. All stages of an engine are in one control group, which limits memory, page cache included.
 //!
 //! Invariants: an engine that this program does not have, or that fails, is left out with the reason, and the others

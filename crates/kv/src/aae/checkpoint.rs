@@ -1,5 +1,5 @@
-//! Trees as they are kept on disk (docs/formats/trees.md), so that they outlive a process: records, the first of which tells all that
-//! there is, and each later one what is different from the one before.
+//! Trees as they are kept on disk (docs/formats/trees.md), so that they outlive a process: records, the first of which
+//! tells all that there is, and each later one what is different from the one before.
 //!
 //! ```text
 //! version u32 | partitions u32 | n_vals u32 | parts

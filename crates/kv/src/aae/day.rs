@@ -5,8 +5,8 @@
 //! own. Before the day nothing is missing in it; from its beginning on it is not compared any more, and when it is over
 //! the tree goes.
 //!
-//! Invariant: what is compared has ended for no node whose clock is right by [`ends_soon`]. Whoever begins an exchange judges by its clock, and
-//! whoever is asked by its own as well: where they disagree nothing is compared.
+//! Invariant: what is compared has ended for no node whose clock is right by [`ends_soon`]. Whoever begins an exchange
+//! judges by its clock, and whoever is asked by its own as well: where they disagree nothing is compared.
 //!
 //! Left out: keys that end within the day on which they are written. A read, or a hint, repairs them.
 

@@ -2,16 +2,16 @@
 //!
 //! 1. *Branches*: the other is told the hashes of all groups of [`BRANCH_BITS`] bits, and answers which differ there.
 //! 2. *Segments*: the same of what is under those, as fine as both trees tell apart.
-//! 3. *Confirmation*: after a pause they are compared once more. A write is not at all replicas at the same moment; what differs both
-//!    times is worth looking at.
-//! 4. *Crossings*: of the columns in which the keys of those segments can be, the other tells which differ. A key that differs is where a row and
-//!    a column cross that do.
-//! 5. *Keys*: both nodes look for the keys there, with the hashes of their heads, page by page. If none of them differs, or the crossings are
-//!    too many, for all keys of the segments.
+//! 3. *Confirmation*: after a pause they are compared once more. A write is not at all replicas at the same moment;
+//!    what differs both times is worth looking at.
+//! 4. *Crossings*: of the columns in which the keys of those segments can be, the other tells which differ. A key that
+//!    differs is where a row and a column cross that do.
+//! 5. *Keys*: both nodes look for the keys there, with the hashes of their heads, page by page. If none of them
+//!    differs, or the crossings are too many, for all keys of the segments.
 //! 6. Those that differ are to be repaired, page by page too. Then it is over.
 //!
-//! Invariants: what the other answers is believed only of what it was asked; every list has a bound, and what is left out is found by a
-//! later exchange.
+//! Invariants: what the other answers is believed only of what it was asked; every list has a bound, and what is left
+//! out is found by a later exchange.
 
 use super::tree::{CROSS_BITS, across};
 use super::{Axis, Grouping, Tree, TreeAsk, TreeId};
@@ -140,8 +140,8 @@ impl Exchange {
         self.tree
     }
 
-    /// Takes what happened, with this node's tree as it is now, and says what to do next. What does not belong to what it waits
-    /// for is left alone.
+    /// Takes what happened, with this node's tree as it is now, and says what to do next. What does not belong to what
+    /// it waits for is left alone.
     pub fn step(&mut self, input: Input, tree: &Tree) -> Output {
         let output = self.advance(input, tree);
 

@@ -1,16 +1,16 @@
 //! Active anti-entropy: replicas find their differences without client requests.
 //!
 //! A node keeps a [`Tree`] of hashes for each partition and number of replicas: of what the keys' heads are, by the first bits of
-//! their hashes. Two primaries of a partition that hold the same have the same root; if not, an [`Exchange`] goes down from
-//! branches to segments to keys, and says which keys are to be read and repaired.
+//! their hashes. Two primaries of a partition that hold the same have the same root; if not, an [`Exchange`] goes down
+//! from branches to segments to keys, and says which keys are to be read and repaired.
 //!
 //! * `tree.rs`: trees, kept with every write. `day.rs`: which of them a key is in.
 //! * `checkpoint.rs`: trees on disk, which outlive a process.
 //! * `exchange.rs`: how the keys are found that two nodes differ in.
 //!
-//! Invariants: nothing is repaired by an exchange itself: a key that differs is read with all of its replicas asked, which joins what
-//! they have ([`crate::Get`]). So a version is never replaced by an older one, and what was reaped stays so. A tree that
-//! is wrong costs time, and finds nothing that is not there.
+//! Invariants: nothing is repaired by an exchange itself: a key that differs is read with all of its replicas asked,
+//! which joins what they have ([`crate::Get`]). So a version is never replaced by an older one, and what was reaped
+//! stays so. A tree that is wrong costs time, and finds nothing that is not there.
 //!
 //! Keys that end are in trees of their own, one for each *day* on which some do (`day.rs`): such a tree goes as a whole
 //! when the day is over, and is compared only while none of its keys has ended.

@@ -1,10 +1,11 @@
 //! A tree of hashes over the keys of one partition, in two levels: chunks of segments, which are there once they hold
 //! something.
 //!
-//! A key has a *place*: the first 32 bits of its hash. Its segment is the first [`Tree::bits`] of them, and a segment's hash is
-//! the XOR of the [`leaf`] hashes of its keys. So a write changes a segment by the leaf before and the leaf after, in any
-//! order; two trees of different keys are merged by XOR; and a *group*, of all keys whose place begins with fewer bits, has the XOR of
-//! its segments as hash: trees that tell apart different numbers of bits are compared by the fewer.
+//! A key has a *place*: the first 32 bits of its hash. Its segment is the first [`Tree::bits`] of them, and a segment's
+//! hash is the XOR of the [`leaf`] hashes of its keys. So a write changes a segment by the leaf before and the leaf
+//! after, in any order; two trees of different keys are merged by XOR; and a *group*, of all keys whose place begins
+//! with fewer bits, has the XOR of its segments as hash: trees that tell apart different numbers of bits are compared
+//! by the fewer.
 //!
 //! These segments are *rows*. Of the same keys there are as many *columns*, by as many bits of their places that begin
 //! [`CROSS_BITS`] further on. A key with a different head is seen in its row and in its column: where such rows and

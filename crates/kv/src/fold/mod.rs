@@ -44,7 +44,8 @@ pub struct FoldRequest {
     pub fold: Fold,
     /// Milliseconds.
     pub timeout: Option<u32>,
-    /// Whether each page is an answer of its own, in the order in which they come, whatever they hold together. Trees are not.
+    /// Whether each page is an answer of its own, in the order in which they come, whatever they hold together. Trees
+    /// are not.
     pub stream: bool,
 }
 

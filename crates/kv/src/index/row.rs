@@ -1,7 +1,8 @@
 //! Rows: matches of a query, one by one ([`Row`]) or many in one buffer ([`RowList`]).
 //!
-//! A query has thousands of rows, on each of the ways from a store's page to a client's answer. To make two shared names of each, and to
-//! count who shares them, cost more than finding it: so between these rows are bytes and places, and are copied.
+//! A query has thousands of rows, on each of the ways from a store's page to a client's answer. To make two shared
+//! names of each, and to count who shares them, cost more than finding it: so between these rows are bytes and places,
+//! and are copied.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,8 +12,8 @@ use bytes::Bytes;
 /// A match: ordered by term, then by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Row {
-    /// The term, as it is ordered ([`object::index::term`]); of a query for keys nothing, or what orders them before their
-    /// names do.
+    /// The term, as it is ordered ([`object::index::term`]); of a query for keys nothing, or what orders them before
+    /// their names do.
     pub term: Bytes,
     /// The object's key.
     pub key: Bytes,

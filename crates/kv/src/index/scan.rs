@@ -164,7 +164,8 @@ impl IndexScan {
         self.parts.asks(question)
     }
 
-    /// Takes the answer to a question, and tells what is to be answered now. An answer to what is no longer asked is none.
+    /// Takes the answer to a question, and tells what is to be answered now. An answer to what is no longer asked is
+    /// none.
     ///
     /// # Errors
     /// Why the query cannot be answered as a whole, or not in one piece. It is over then.

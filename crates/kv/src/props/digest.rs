@@ -1,4 +1,5 @@
-//! What two nodes compare to find out whether their properties differ, and where, without telling each other all of them.
+//! What two nodes compare to find out whether their properties differ, and where, without telling each other all of
+//! them.
 //!
 //! 1. A change in force has a hash of its ledger key and its stored form. The key decides its leaf, one of [`LEAVES`].
 //! 2. A leaf is the sum of the hashes that fall into it, and the root the sum of all: sums do not depend on the order

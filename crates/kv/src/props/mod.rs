@@ -16,7 +16,8 @@
 //! reported there, and change nothing. Left out: data types, so no type can have one.
 //!
 //! * `check.rs`: what may be changed to what.
-//! * `types.rs`: bucket types. `table.rs`: all types and buckets of a node. `digest.rs`: how two nodes find out what differs.
+//! * `types.rs`: bucket types. `table.rs`: all types and buckets of a node. `digest.rs`: how two nodes find out what
+//!   differs.
 //! * `codec.rs`, `stamped.rs`: how they are stored.
 
 mod check;

@@ -437,7 +437,8 @@ impl BucketTable {
         }
     }
 
-    /// Takes back a change that could not be kept: what was in force `before` is so again, unless a later change is by now.
+    /// Takes back a change that could not be kept: what was in force `before` is so again, unless a later change is by
+    /// now.
     pub fn take_back(&mut self, change: &PropsChange, before: Option<PropsChange>) {
         if self.in_force(change).as_ref() != Some(change) {
             return;
@@ -470,9 +471,9 @@ impl BucketTable {
         types.chain(own).chain(self.resets.iter().map(reset))
     }
 
-    /// A sum over all changes: equal at two nodes that know the same ones, different at others but for a chance of one in 2^64.
-    /// Without resets it says whether two nodes have the same properties in force: what one of them has forgotten does
-    /// not count.
+    /// A sum over all changes: equal at two nodes that know the same ones, different at others but for a chance of one
+    /// in 2^64. Without resets it says whether two nodes have the same properties in force: what one of them has
+    /// forgotten does not count.
     pub fn digest(&self, resets: Resets) -> u64 {
         self.digest_of(resets).root()
     }

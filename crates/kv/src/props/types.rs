@@ -5,8 +5,9 @@
 //! 2. When all nodes can be reached it is *ready*, and may be activated.
 //! 3. *Active*, it is there for good: it can be updated, except for what decides how its objects are stored.
 //!
-//! Invariant: joining what two nodes know of a type ([`StampedType::supersedes`]) takes the active one, and of two alike
-//! the later one, so nodes agree in whatever order they hear of changes, and no late creation undoes an activation.
+//! Invariant: joining what two nodes know of a type ([`StampedType::supersedes`]) takes the active one, and of two
+//! alike the later one, so nodes agree in whatever order they hear of changes, and no late creation undoes an
+//! activation.
 //!
 //! The stored form, numbers little-endian (`docs/formats/bucket-props.md`):
 //!

@@ -148,7 +148,8 @@ impl Tally {
         &self.request.bucket
     }
 
-    /// The next part: what is to be found, behind which row, and how it is to be handed to [`Tally::take`]. `None` when all are done.
+    /// The next part: what is to be found, behind which row, and how it is to be handed to [`Tally::take`]. `None` when
+    /// all are done.
     ///
     /// # Errors
     /// [`Error::BadQuery`] if a continuation is none.

@@ -114,8 +114,8 @@ impl Graveyard {
         self.order.front().is_some_and(|(since, _)| self.awake.saturating_sub(*since) >= self.keep_for)
     }
 
-    /// Forgets the graves that have been kept for long enough, but for those of keys that `is_busy`: work remembers what
-    /// the tombstone covers, perhaps. Those are kept as long again.
+    /// Forgets the graves that have been kept for long enough, but for those of keys that `is_busy`: work remembers
+    /// what the tombstone covers, perhaps. Those are kept as long again.
     pub fn expire(&mut self, is_busy: impl Fn(&Bytes) -> bool) {
         while self.has_due()
             && let Some((since, key)) = self.order.pop_front()

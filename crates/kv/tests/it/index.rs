@@ -1,5 +1,5 @@
-//! Index queries over a covering set against a model: nodes of several shards that fail, stop and come back, pages that are
-//! lost, late and doubled. What ends without an error has every row once, in order; page by page too.
+//! Index queries over a covering set against a model: nodes of several shards that fail, stop and come back, pages that
+//! are lost, late and doubled. What ends without an error has every row once, in order; page by page too.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -348,8 +348,8 @@ fn a_read_shows_nothing_that_the_grave_has_deleted() {
     assert_eq!((repaired, out.len()), (vec![B], 1), "who has nothing is left alone: {out:?}");
 }
 
-/// A primary whose disk was lost after others had promised has no grave, and refuses what it does not have. Were it taken for one that has
-/// reaped, the tombstone would neither come back to it nor ever go.
+/// A primary whose disk was lost after others had promised has no grave, and refuses what it does not have. Were it
+/// taken for one that has reaped, the tombstone would neither come back to it nor ever go.
 #[test]
 fn who_has_lost_a_promised_tombstone_is_sent_it() {
     for reaped in [false, true] {

@@ -1,8 +1,8 @@
-//! What detectors send each other: an envelope that says which cluster, which node and which process speaks, around what
-//! the failure detector has to say, or around a refusal.
+//! What detectors send each other: an envelope that says which cluster, which node and which process speaks, around
+//! what the failure detector has to say, or around a refusal.
 //!
-//! Described in `docs/formats/membership.md`. The first [`HEADER_LEN`] bytes, the checksum and the refusals are the same in
-//! every version of the format, so that a refusal can be read by whoever it is for.
+//! Described in `docs/formats/membership.md`. The first [`HEADER_LEN`] bytes, the checksum and the refusals are the
+//! same in every version of the format, so that a refusal can be read by whoever it is for.
 //!
 //! Invariant: no input makes [`Datagram::read`] panic, and it allocates nothing.
 

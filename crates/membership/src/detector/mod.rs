@@ -1,15 +1,15 @@
 //! The failure detector: which members can be reached, as far as this node knows.
 //!
 //! A shell around the library foca, which follows Das, Gupta and Motivala, *SWIM* (DSN 2002), with suspicion and
-//! infection-style dissemination. Each period a node asks one other, and three more to ask on its behalf; so what a node
-//! sends in quiet times does not grow with the cluster. What is added here:
+//! infection-style dissemination. Each period a node asks one other, and three more to ask on its behalf; so what a
+//! node sends in quiet times does not grow with the cluster. What is added here:
 //!
 //! 1. Each datagram says which format, cluster, node and process speaks. What is of another one is refused,
 //!    and both sides hear why ([`Refusal`]).
 //! 2. Two live processes with one data folder are told apart from one that was started again; the later one is refused.
 //! 3. Only members count. Nobody is met by hearsay: the caller says who they are ([`Input::Members`]).
-//! 4. Who cannot be reached is called again now and then, so that two halves of a cluster find each other, and a node that
-//!    has lost everybody finds somebody.
+//! 4. Who cannot be reached is called again now and then, so that two halves of a cluster find each other, and a node
+//!    that has lost everybody finds somebody.
 //!
 //! Invariants: the same inputs at the same times with the same random numbers give the same outputs. A datagram is at
 //! most [`DATAGRAM_BYTES_MAX`]. A refusal is never answered.
@@ -41,8 +41,8 @@ use self::starts::{Judgement, Starts};
 pub use self::starts::{SILENCE_MAX, STRAY_MAX};
 use crate::ClusterId;
 
-/// How often a node asks another whether it lives. Each question wakes two threads of each of both, which is much of what idle nodes cost; whoever is
-/// of use to a shard is asked by that, and far more often.
+/// How often a node asks another whether it lives. Each question wakes two threads of each of both, which is much of
+/// what idle nodes cost; whoever is of use to a shard is asked by that, and far more often.
 pub const PROBE_EVERY: Duration = Duration::from_secs(2);
 
 /// A suspect has so long for each step that news take, which are told five times in it.

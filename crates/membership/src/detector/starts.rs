@@ -1,11 +1,11 @@
 //! Which processes have spoken for one node, and which of them is believed.
 //!
-//! A process that was started again is silent for good once its successor speaks. So two that speak in turn are two live
-//! processes with one data folder: a copy. The one heard first is the original; whoever came later is refused for as long
-//! as the original is heard. A copy of a node that is gone is thus an ordinary start.
+//! A process that was started again is silent for good once its successor speaks. So two that speak in turn are two
+//! live processes with one data folder: a copy. The one heard first is the original; whoever came later is refused for
+//! as long as the original is heard. A copy of a node that is gone is thus an ordinary start.
 //!
-//! Who is heard for the first time is no successor before it speaks with a higher generation than all others: it may be one that
-//! ended before they began, whose only word was late.
+//! Who is heard for the first time is no successor before it speaks with a higher generation than all others: it may be
+//! one that ended before they began, whose only word was late.
 
 use std::time::Duration;
 

@@ -1,13 +1,15 @@
 //! The voters' consensus: TiKV's Raft library, driven in step with the log.
 //!
-//! 1. Something happens: a message, a tick, a proposal. The library is told, and then drained: [`Log::drain`] writes what it
-//!    wants durable, applies what it says is committed, and sends what it says.
-//! 2. What is learnt without it (committed entries from anybody, a snapshot, another epoch) goes into the store, and the
-//!    library begins anew from there ([`Log::restart_consensus`]): to the others that is a crash and a start, which it outlives.
-//! 3. Its choices by chance are ours: after each change of its role or term the time to the next election is drawn anew.
+//! 1. Something happens: a message, a tick, a proposal. The library is told, and then drained: [`Log::drain`] writes
+//!    what it wants durable, applies what it says is committed, and sends what it says.
+//! 2. What is learnt without it (committed entries from anybody, a snapshot, another epoch) goes into the store, and
+//!    the library begins anew from there ([`Log::restart_consensus`]): to the others that is a crash and a start, which
+//!    it outlives.
+//! 3. Its choices by chance are ours: after each change of its role or term the time to the next election is drawn
+//!    anew.
 //!
-//! Invariants: the library is drained at the end of each step, and a step's writes stand before what it sends; no message of a
-//! peer reaches it that its own checks answer with a panic.
+//! Invariants: the library is drained at the end of each step, and a step's writes stand before what it sends; no
+//! message of a peer reaches it that its own checks answer with a panic.
 
 use base::Monotonic;
 use raft::eraftpb::{self, MessageType};
@@ -46,8 +48,8 @@ impl Log {
         self.takes_part() && !(self.is_alone() && self.leads())
     }
 
-    /// Whether a leader told this node of itself lately, or is given the time to after a start: what a voter lacks it gets from
-    /// the leader, who notices then if it had acknowledged that.
+    /// Whether a leader told this node of itself lately, or is given the time to after a start: what a voter lacks it
+    /// gets from the leader, who notices then if it had acknowledged that.
     pub(super) fn hears_leader(&self, now: Monotonic) -> bool {
         let has_part = self.takes_part() || self.raw.raft.leader_id != 0;
         has_part && now.since(self.leader_heard) < LEADER_SILENCE_MAX

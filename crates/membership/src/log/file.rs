@@ -3,9 +3,9 @@
 //! A header, then records, appended. Replaying them in order gives the log as it was. A file is replaced as a whole, by
 //! a new one with a snapshot in front, when it has grown.
 //!
-//! Invariants: only the end of a file can be torn, since every write is synced before the next: what does not check out and
-//! has nothing sound behind it is cut off, anything else that does not check out is damage, and an error. Nothing is
-//! believed before its checksum, but for a length, which is compared with what is there.
+//! Invariants: only the end of a file can be torn, since every write is synced before the next: what does not check out
+//! and has nothing sound behind it is cut off, anything else that does not check out is damage, and an error. Nothing
+//! is believed before its checksum, but for a length, which is compared with what is there.
 
 use base::checksum::crc32c;
 use bytes::{Buf, BufMut, Bytes, BytesMut};

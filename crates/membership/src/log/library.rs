@@ -1,8 +1,8 @@
 //! The consensus library's own types, made of ours and the other way round.
 //!
-//! The library keeps its messages in types of protocol buffers. They are never parsed from what a peer or a disk sent: on the
-//! wire and in the file are our own encodings ([`super::message`], [`super::file`]), whose readers are bounded. The one thing
-//! parsed is a change of the voters that this process encoded itself.
+//! The library keeps its messages in types of protocol buffers. They are never parsed from what a peer or a disk sent:
+//! on the wire and in the file are our own encodings ([`super::message`], [`super::file`]), whose readers are bounded.
+//! The one thing parsed is a change of the voters that this process encoded itself.
 //!
 //! The library's numbers of nodes begin at one: ours, and one more.
 

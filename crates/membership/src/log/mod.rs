@@ -1,8 +1,8 @@
 //! The replicated log of a cluster: one order of commands, so one [`State`] at all nodes.
 //!
-//! The consensus is TiKV's Raft (`consensus.rs`): leaders elected by a majority of a few voters, with pre-vote and a check of the
-//! quorum, entries replicated and committed, changes of the voters one at a time, snapshots. Around it stands what a cluster's
-//! metadata needs beside:
+//! The consensus is TiKV's Raft (`consensus.rs`): leaders elected by a majority of a few voters, with pre-vote and a
+//! check of the quorum, entries replicated and committed, changes of the voters one at a time, snapshots. Around it
+//! stands what a cluster's metadata needs beside:
 //!
 //! 1. Only 1, 3 or 5 members vote. The leader chooses them by zone and replaces one that is gone ([`voters`],
 //!    `voter_changes.rs`).
@@ -21,8 +21,9 @@
 //! entry is never changed within an epoch; `commit` only grows within an epoch; the state is that of the committed
 //! entries; the same inputs at the same times with the same random numbers give the same outputs.
 //!
-//! Left out: links, files and timers, which are the user's: [`Log::step`] takes what happens and says what is to be done. A copy
-//! of a folder that runs beside its original, with the same count of starts, is the failure detector's to find.
+//! Left out: links, files and timers, which are the user's: [`Log::step`] takes what happens and says what is to be
+//! done. A copy of a folder that runs beside its original, with the same count of starts, is the failure detector's to
+//! find.
 
 mod admission;
 mod consensus;

@@ -33,8 +33,8 @@ impl Log {
         file::owner(bytes)
     }
 
-    /// The log that a file holds, and how many of the file's bytes are sound: what is behind them is torn, and is to be cut off
-    /// before anything is appended.
+    /// The log that a file holds, and how many of the file's bytes are sound: what is behind them is torn, and is to be
+    /// cut off before anything is appended.
     ///
     /// # Errors
     /// [`FileError`].

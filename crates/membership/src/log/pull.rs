@@ -1,7 +1,7 @@
 //! How those who do not vote hear of what was committed, and whoever missed something catches up.
 //!
-//! Committed entries are the same everywhere, so anybody may hand them on. Who has something new tells a few; they pull what
-//! they lack, and tell others. And everybody asks somebody now and then, in case that got lost.
+//! Committed entries are the same everywhere, so anybody may hand them on. Who has something new tells a few; they pull
+//! what they lack, and tell others. And everybody asks somebody now and then, in case that got lost.
 
 use base::Monotonic;
 use ring::NodeId;

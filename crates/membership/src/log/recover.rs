@@ -1,9 +1,9 @@
 //! Going on without a majority, when an operator says that it is lost for good.
 //!
-//! One survivor begins the next epoch: all that it has is committed, it alone votes, and the ring's version leaps ahead of any
-//! that the lost voters could have made. Everybody of an earlier epoch who meets it takes its state over. What the lost majority
-//! had committed and this survivor never heard of is lost; so the operator compares [`Log::last`] of the survivors first.
-//! The same ends the hold of a log that was restored, if a member never comes.
+//! One survivor begins the next epoch: all that it has is committed, it alone votes, and the ring's version leaps ahead
+//! of any that the lost voters could have made. Everybody of an earlier epoch who meets it takes its state over. What
+//! the lost majority had committed and this survivor never heard of is lost; so the operator compares [`Log::last`] of
+//! the survivors first. The same ends the hold of a log that was restored, if a member never comes.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use super::contradiction::Contradictions;
 use super::entry::{Conf, Epoch, Snapshot};
 
 impl Log {
-    /// What an operator must type to go on without the majority: it names this cluster, this history and what is known of it,
-    /// so that the word of one situation does not serve in another.
+    /// What an operator must type to go on without the majority: it names this cluster, this history and what is known
+    /// of it, so that the word of one situation does not serve in another.
     pub fn safety_word(&self) -> String {
         format!("lose-what-is-after-{}-{}-{}", self.identity.cluster, self.epoch.number, self.last().0)
     }

@@ -1,5 +1,5 @@
-//! What the consensus library reads: hard state, voters, snapshot and entries, in memory. The file has the same, and has it first:
-//! within a step all that is here is written before anything that rests on it is sent.
+//! What the consensus library reads: hard state, voters, snapshot and entries, in memory. The file has the same, and
+//! has it first: within a step all that is here is written before anything that rests on it is sent.
 //!
 //! Invariants: entries have no gap; there is an entry, or the base, for every index from the base on; `applied` follows
 //! `conf`.

@@ -1,7 +1,7 @@
 //! Logs of a whole cluster on a network that loses, delays and cuts, with disks that tear, from one seed.
 //!
-//! What is checked after every step of every node: one history of committed entries, one ring of each version, one leader of
-//! each term, and rings that only get newer.
+//! What is checked after every step of every node: one history of committed entries, one ring of each version, one
+//! leader of each term, and rings that only get newer.
 
 use super::*;
 use crate::state::{Change, Command, Rejected};

@@ -2,8 +2,8 @@
 //!
 //! One voter for one or two members, three for up to six, five for more: an even number, which outlives no more losses than
 //! the odd one below it, votes only while nobody else can be reached. Zones first: a zone with no voter before one with some.
-//! A voter that is no member in good standing, has lost what it acknowledged, or was not reached for [`VOTER_DOWN_MAX`] is
-//! replaced: the newcomer first, as long as one can be reached, then the old one goes.
+//! A voter that is no member in good standing, has lost what it acknowledged, or was not reached for [`VOTER_DOWN_MAX`]
+//! is replaced: the newcomer first, as long as one can be reached, then the old one goes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

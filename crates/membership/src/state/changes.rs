@@ -12,8 +12,8 @@ use super::record::{MemberDecision, Record};
 use super::step::Step;
 
 impl State {
-    /// The members as a claim is to see them after a commit of what is staged: those that are gone are not among them, and who
-    /// is to leave is leaving, also while it is down.
+    /// The members as a claim is to see them after a commit of what is staged: those that are gone are not among them,
+    /// and who is to leave is leaving, also while it is down.
     pub fn after_commit(&self) -> Vec<Member> {
         let seen = |record: Record| match record.fate {
             MemberDecision::Stays => Some(record.member),

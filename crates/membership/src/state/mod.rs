@@ -1,21 +1,21 @@
 //! The agreed state of a cluster, to which the log's commands lead.
 //!
-//! [`State::apply`] is a function of the state and the command alone, so whoever applied the same commands in the same order
-//! has the same state, byte by byte. A change of the cluster takes these steps:
+//! [`State::apply`] is a function of the state and the command alone, so whoever applied the same commands in the same
+//! order has the same state, byte by byte. A change of the cluster takes these steps:
 //!
-//! 1. Changes are staged: a node is admitted ([`Command::Admit`]), a member is to leave or be replaced ([`Command::Stage`]), the ring
-//!    is to grow ([`Command::StageRing`]).
+//! 1. Changes are staged: a node is admitted ([`Command::Admit`]), a member is to leave or be replaced
+//!    ([`Command::Stage`]), the ring is to grow ([`Command::StageRing`]).
 //! 2. They are shown: whoever asks computes a [`Plan`], with the ring's claim.
-//! 3. [`Command::Commit`] carries the next owners. The claim's outcome is in the log, not the claim: nodes with different
-//!    versions of the claim still agree.
-//! 4. The ring goes to these owners step by step ([`Step`]), each when all members have said that they have made the one
-//!    before ([`Command::Adopted`]), and the second when the data is there ([`Command::Copied`]).
-//! 5. A leaving member that owns nothing any more is exiting, and forgotten when it has said so ([`Command::Gone`]). One that
-//!    was removed by force is forgotten as soon as it owns nothing; until then it is down.
+//! 3. [`Command::Commit`] carries the next owners. The claim's outcome is in the log, not the claim: nodes with
+//!    different versions of the claim still agree.
+//! 4. The ring goes to these owners step by step ([`Step`]), each when all members have said that they have made the
+//!    one before ([`Command::Adopted`]), and the second when the data is there ([`Command::Copied`]).
+//! 5. A leaving member that owns nothing any more is exiting, and forgotten when it has said so ([`Command::Gone`]).
+//!    One that was removed by force is forgotten as soon as it owns nothing; until then it is down.
 //!
-//! Invariants: every partition has an owner that may own one, in each ring; numbers of members are never given twice; the
-//! ring's version grows whenever what is published changes ([`State::published`]), and not otherwise. A command of an operator
-//! names the version that it was made for: one made for an older state is refused.
+//! Invariants: every partition has an owner that may own one, in each ring; numbers of members are never given twice;
+//! the ring's version grows whenever what is published changes ([`State::published`]), and not otherwise. A command of
+//! an operator names the version that it was made for: one made for an older state is refused.
 //!
 //! * `changes.rs`: staged changes and commits. * `size.rs`: the number of partitions. * `transition.rs`: the steps of
 //!   the ring. * `plan.rs`: the effects of a commit. * `births.rs`: stores that members have registered.
@@ -116,8 +116,8 @@ impl State {
         State::found_by(cluster, (size, size.finest()), [(name, address, zone)])
     }
 
-    /// A cluster of several nodes from its beginning, all valid, numbered in this order, which own partitions in turn and order their
-    /// keys by so many prefixes. Whoever calls it with the same has the same state.
+    /// A cluster of several nodes from its beginning, all valid, numbered in this order, which own partitions in turn
+    /// and order their keys by so many prefixes. Whoever calls it with the same has the same state.
     ///
     /// # Panics
     /// If there are fewer prefixes than partitions.
@@ -174,9 +174,9 @@ impl State {
         self.cluster
     }
 
-    /// The version that an operator's command must name. It grows with every change of what a plan is made from: the members,
-    /// their zones, weights and fates, what is staged, and the owners to be. Starts, members' reports, steps of the ring and slots
-    /// change none of it.
+    /// The version that an operator's command must name. It grows with every change of what a plan is made from: the
+    /// members, their zones, weights and fates, what is staged, and the owners to be. Starts, members' reports, steps
+    /// of the ring and slots change none of it.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -304,8 +304,8 @@ impl State {
         Ok(())
     }
 
-    /// The state in which the survivors of a lost majority go on: all that is later than it belongs to `epoch`. What the lost
-    /// have published last is not known, so what was copied counts for nothing.
+    /// The state in which the survivors of a lost majority go on: all that is later than it belongs to `epoch`. What
+    /// the lost have published last is not known, so what was copied counts for nothing.
     pub(crate) fn recover(&mut self, epoch: u32) {
         let first = u64::from(epoch) << EPOCH_SHIFT | 1;
         assert!(first > self.ring_version.0, "epochs grow");

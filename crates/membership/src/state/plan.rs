@@ -1,9 +1,9 @@
 //! A preview of the staged changes.
 //!
-//! A plan starts from where partitions are on their way to, not from where they are, so that a second plan does not send back
-//! what the first one moves; and from the newcomer where one takes a member's place, so that nothing else moves for that; and, if
-//! the ring is to grow, from the larger ring whose lists are those that there are ([`ring::grown`]). From there the ring's claim
-//! decides.
+//! A plan starts from where partitions are on their way to, not from where they are, so that a second plan does not
+//! send back what the first one moves; and from the newcomer where one takes a member's place, so that nothing else
+//! moves for that; and, if the ring is to grow, from the larger ring whose lists are those that there are
+//! ([`ring::grown`]). From there the ring's claim decides.
 //!
 //! A ring that has grown keeps the distance that it has ([`DISTANCE_GROWN`]): another one would move half of the data.
 

@@ -1,7 +1,7 @@
 //! The current and the staged number of partitions, and the moves between them.
 //!
-//! A ring grows, and never becomes smaller. Its lists of three nodes and more stay ([`ring::grown`]); what moves beside is what the
-//! plan has decided. Bounds: what the cluster was founded with, and the prefixes by which keys are ordered.
+//! A ring grows, and never becomes smaller. Its lists of three nodes and more stay ([`ring::grown`]); what moves beside
+//! is what the plan has decided. Bounds: what the cluster was founded with, and the prefixes by which keys are ordered.
 
 use ring::{NodeId, Partition, RingSize};
 
@@ -35,8 +35,8 @@ impl State {
         self.heading_size() > self.founded
     }
 
-    /// One change of the ring's size at a time, and none beside a change of owners that is under way: who looks at a plan then sees all
-    /// that it does.
+    /// One change of the ring's size at a time, and none beside a change of owners that is under way: who looks at a
+    /// plan then sees all that it does.
     pub(super) fn stage_ring(&mut self, size: RingSize) -> Result<(), Rejected> {
         if self.is_pinned() {
             return Err(Rejected::Pinned);
@@ -51,8 +51,8 @@ impl State {
         Ok(())
     }
 
-    /// What gets another owner than it has: the partition, whose it is, and whose it is to be. Of a ring that grows, what the lists that
-    /// there are would not give it.
+    /// What gets another owner than it has: the partition, whose it is, and whose it is to be. Of a ring that grows,
+    /// what the lists that there are would not give it.
     pub fn to_move(&self) -> impl Iterator<Item = (Partition, NodeId, NodeId)> {
         let size = self.heading_size();
         let owners = ring::grown(&self.owners, size).expect("a ring only grows");

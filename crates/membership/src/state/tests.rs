@@ -719,8 +719,8 @@ fn a_ring_grows_by_the_steps_of_any_change() {
     let steps = [(None, 8, Some(32)), (Some(8), 32, None), (None, 32, None)];
     assert_eq!(seen, steps);
     assert_eq!(state.size(), size(32));
-    // A newcomer gets its share of the ring that has grown, and no more. Three nodes are at a distance of three only in turn, so the two
-    // exchange some of what they have, too.
+    // A newcomer gets its share of the ring that has grown, and no more. Three nodes are at a distance of three only in
+    // turn, so the two exchange some of what they have, too.
     let newcomer = admit(&mut state, "c@h");
     let plan = state.plan(4).unwrap();
     let share = plan.parts[&newcomer].will_own;

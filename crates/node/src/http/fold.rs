@@ -13,7 +13,8 @@
 //!
 //! …B is `buckets/B` or `types/T/buckets/B`. A filter is JSON in base64.
 //!
-//! Names are text in JSON; what is no UTF-8 in them is replaced. Clients whose names are not text ask by protocol buffers.
+//! Names are text in JSON; what is no UTF-8 in them is replaced. Clients whose names are not text ask by protocol
+//! buffers.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

@@ -1,8 +1,8 @@
 //! Index queries: `{"keys":[…]}`, or with terms `{"results":[{"term":"key"},…]}`, and a `continuation` where there may
 //! be more.
 //!
-//! A stream is `multipart/mixed`: such an object in each part, the continuation in the last. What fails on the way is told in
-//! a part of its own, `{"error":…}`.
+//! A stream is `multipart/mixed`: such an object in each part, the continuation in the last. What fails on the way is
+//! told in a part of its own, `{"error":…}`.
 //!
 //! Names that are no UTF-8 are told beside (`names.rs`).
 

@@ -57,8 +57,8 @@ impl AskId {
 pub struct Load(pub u32);
 
 impl Load {
-    /// The process is about to stop: it answers what it was asked, and is not to be asked anything new. Programs that do not know of this
-    /// take it for as busy as can be.
+    /// The process is about to stop: it answers what it was asked, and is not to be asked anything new. Programs that
+    /// do not know of this take it for as busy as can be.
     pub const STOPPING: Load = Load(u32::MAX);
 }
 
@@ -283,8 +283,8 @@ pub enum LeaderAnswer {
     Done(Box<Result<Response, Error>>),
 }
 
-/// Up to so many bytes a word of membership is one on who is there, or on who leads, which must not wait: probes and heartbeats.
-/// Longer ones carry changes.
+/// Up to so many bytes a word of membership is one on who is there, or on who leads, which must not wait: probes and
+/// heartbeats. Longer ones carry changes.
 const SMALL_MEMBERSHIP: usize = 1_500;
 
 /// How far a copy is.

@@ -1,18 +1,21 @@
 //! A backend, whose calls wait, as a store of the shape that a shard needs.
 //!
 //! 1. A write goes into memory ([`Unwritten`]), and gets a number. It may be acknowledged once the backend has it.
-//! 2. The backend is at home, or with a call ([`Call`]), which is a job: all that is looked up together, all that is to be written
-//!    together (a group commit), or a part of a page. They take turns, so that none keeps another waiting for more than two.
+//! 2. The backend is at home, or with a call ([`Call`]), which is a job: all that is looked up together, all that is to
+//!    be written together (a group commit), or a part of a page. They take turns, so that none keeps another waiting
+//!    for more than two.
 //! 3. What is looked up is answered with what was written meanwhile, if something was.
-//! 4. Index entries are written with their objects ([`Entries`]), where a fold finds the first key of its range: otherwise a query would cost a
-//!    pass over everything.
+//! 4. Index entries are written with their objects ([`Entries`]), where a fold finds the first key of its range:
+//!    otherwise a query would cost a pass over everything.
 //!
 //! A backend that waits for nothing is called at once, but for scans.
 //!
 //! Invariants
 //! * What the backend has may be acknowledged: it returns from a write when that is as safe as was asked for.
-//! * What was not written when a call fails is never acknowledged: from then on no writes are taken, as with the engine.
-//! * Nothing here outlives the process but what the backend has. Numbers of versions begin anew; no dot is given twice ([`Life`]).
+//! * What was not written when a call fails is never acknowledged: from then on no writes are taken, as with the
+//!   engine.
+//! * Nothing here outlives the process but what the backend has. Numbers of versions begin anew; no dot is given twice
+//!   ([`Life`]).
 //!
 //! A version that ends says so in its head, and is not shown from then on; the backend keeps it until it is overwritten
 //! or deleted.
@@ -47,7 +50,8 @@ use std::sync::Arc;
 /// ([`WORK_BYTES_MAX`](kv::limits::WORK_BYTES_MAX)), and a second's work of a disk.
 pub const UNWRITTEN_BYTES_MAX: usize = 128 << 20;
 
-/// Bytes of batches that are written together, unless one has more: what is behind them waits no longer than that takes.
+/// Bytes of batches that are written together, unless one has more: what is behind them waits no longer than that
+/// takes.
 const GROUP_BYTES: usize = 4 << 20;
 
 /// Keys that are looked up together.
@@ -238,7 +242,8 @@ impl Adapter {
         Ok(seq)
     }
 
-    /// [`Adapter::write`] of a batch whose first write is that of an object which was `before`, with what changes among its entries.
+    /// [`Adapter::write`] of a batch whose first write is that of an object which was `before`, with what changes among
+    /// its entries.
     pub(super) fn write_over(&mut self, batch: &[Write<'_>], before: Before<'_>) -> Result<Seq, Error> {
         let (Some(entries), Some(first)) = (&self.entries, batch.first()) else { return self.write(batch) };
         // There may be entries of which nobody knows.

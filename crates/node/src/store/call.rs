@@ -96,7 +96,8 @@ fn write(backend: &mut dyn Backend, batches: &[Batch]) -> Result<(), backends::E
     backend.write(&changes.filter_map(Change::as_write).collect::<Vec<_>>())
 }
 
-/// Deletes some of what is left in the ranges that a batch drops: entries before their objects, which say what they are.
+/// Deletes some of what is left in the ranges that a batch drops: entries before their objects, which say what they
+/// are.
 fn drop_some(backend: &mut dyn Backend, batch: &Batch) -> Result<Progress, backends::Error> {
     for change in &batch.changes {
         let Change::Drop(start, end) = change else { unreachable!("it does nothing else") };

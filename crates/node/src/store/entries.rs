@@ -1,19 +1,21 @@
 //! Index entries in the store of another backend: keys beside its objects, as the engine has them ([`engine::index`]).
 //!
-//! 1. Whoever replaces an object says what head it had; what goes and what comes is derived as in the engine, and written in one
-//!    batch with the object.
+//! 1. Whoever replaces an object says what head it had; what goes and what comes is derived as in the engine, and
+//!    written in one batch with the object.
 //! 2. An entry has no value. Its head is empty, or says when the entry ends, which is when its object does.
 //! 3. When a range of objects is dropped, their entries go with them (`call.rs`).
-//! 4. A mark, the first key of their space, says that all are there. It is missing in stores of older programs, and is taken away with
-//!    a version that cannot be read when it is replaced, of whose entries nobody knows. Then whatever is in the space is dropped, and
-//!    the entries are made anew, a part with each call, while the store serves. Until then nobody may ask for them.
+//! 4. A mark, the first key of their space, says that all are there. It is missing in stores of older programs, and is
+//!    taken away with a version that cannot be read when it is replaced, of whose entries nobody knows. Then whatever
+//!    is in the space is dropped, and the entries are made anew, a part with each call, while the store serves. Until
+//!    then nobody may ask for them.
 //!
-//! Invariant, also while they are made: of the objects that were gone through the backend has all entries, of the others some, and of
-//! what is no object's none. For a part is read and written in one call, between batches, and a batch has what changes against the
-//! version that the backend has when it is written. So writes take no heed of the making.
+//! Invariant, also while they are made: of the objects that were gone through the backend has all entries, of the
+//! others some, and of what is no object's none. For a part is read and written in one call, between batches, and a
+//! batch has what changes against the version that the backend has when it is written. So writes take no heed of the
+//! making.
 //!
-//! Left out: taking away what has ended. An entry that has, and whose key was replaced since by a version without it, stays, and is
-//! shown to nobody.
+//! Left out: taking away what has ended. An entry that has, and whose key was replaced since by a version without it,
+//! stays, and is shown to nobody.
 
 use crate::indexing::INDEXING;
 use backends::{Backend, What, Write};
@@ -193,8 +195,8 @@ pub fn write_in_order(backend: &mut dyn Backend, mut writes: &[Write<'_>]) -> Re
     Ok(())
 }
 
-/// What is wrong with the entries of a store, as of a time in milliseconds since 1970; nothing can be said of one whose mark is missing. In
-/// memory and at once: for tests and simulations.
+/// What is wrong with the entries of a store, as of a time in milliseconds since 1970; nothing can be said of one whose
+/// mark is missing. In memory and at once: for tests and simulations.
 pub fn check_entries(backend: &mut dyn Backend, now_ms: u64) -> Result<Option<Vec<String>>, Error> {
     if backend.head(INDEXING.mark())?.is_none() {
         return Ok(None);

@@ -1,10 +1,11 @@
 //! Which backend the stores of a data folder are of: `docs/formats/backends.md`.
 //!
-//! Where it is annulet's own, each store's manifest says what the folder was made with, and there is no such file. Where it is another, or bucket
-//! types have stores of their own, the file `backend` says which, and the same of the folder. It is written before the first store is opened, and
-//! never changed.
+//! Where it is annulet's own, each store's manifest says what the folder was made with, and there is no such file.
+//! Where it is another, or bucket types have stores of their own, the file `backend` says which, and the same of the
+//! folder. It is written before the first store is opened, and never changed.
 //!
-//! It is text, since it is the first thing that a person looks at who finds the folder: a line for each entry, its name and its value.
+//! It is text, since it is the first thing that a person looks at who finds the folder: a line for each entry, its name
+//! and its value.
 
 use super::TypeBackends;
 use backends::Kind;
@@ -72,8 +73,8 @@ pub fn write(
 /// What such a file says; `None` if there is none. Blocks.
 ///
 /// # Errors
-/// [`Error::Damaged`] if its bytes are not what was written, [`Error::Format`] if a newer program wrote it, or one that knows other
-/// backends.
+/// [`Error::Damaged`] if its bytes are not what was written, [`Error::Format`] if a newer program wrote it, or one that
+/// knows other backends.
 pub fn read(disk: &mut dyn Disk, data: &Path) -> Result<Option<(Founding, Metadata)>, Error> {
     let (file, len) = match disk::open(disk, &data.join(FILE), OpenMode::Read) {
         Ok(opened) => opened,

@@ -1,7 +1,7 @@
 //! A page of a scan over a backend: a bounded fold at a time, from where the last one was left.
 //!
-//! A backend has what may be acknowledged and nothing else, so what a fold visits may be shown. Between two folds of one page the
-//! backend may be written: each key is visited as it was at some moment since the scan was asked for.
+//! A backend has what may be acknowledged and nothing else, so what a fold visits may be shown. Between two folds of
+//! one page the backend may be written: each key is visited as it was at some moment since the scan was asked for.
 //!
 //! Left out: going past damage. A fold that comes upon it is an error.
 
@@ -49,7 +49,8 @@ impl Page {
         INDEXING.is_entry(&self.request.start)
     }
 
-    /// Goes on for a bounded while, where keys are in order; a pass over a store that has none costs the same whatever it brings.
+    /// Goes on for a bounded while, where keys are in order; a pass over a store that has none costs the same whatever
+    /// it brings.
     pub fn step(&mut self, backend: &mut dyn Backend) -> Result<Progress, Error> {
         let mut left = if self.is_ordered { CALL_ITEMS } else { usize::MAX };
         while left > 0 {

@@ -1,4 +1,5 @@
-//! What tests of stores run on: jobs that run when the test says, a clock that stands; and what several of them look at.
+//! What tests of stores run on: jobs that run when the test says, a clock that stands; and what several of them look
+//! at.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
@@ -67,7 +68,8 @@ pub fn take_found(events: &mut Vec<Event>, id: LookupId) -> Option<Found> {
     found.unwrap()
 }
 
-/// Of keys that are numbers the first three of each ten, the last of them with a leap; what follows is skipped, or leapt over.
+/// Of keys that are numbers the first three of each ten, the last of them with a leap; what follows is skipped, or
+/// leapt over.
 pub fn three_of_ten(key: &[u8]) -> Visit {
     let number: u32 = std::str::from_utf8(key).unwrap().parse().unwrap();
     let next = format!("{:04}", number / 10 * 10 + 10).into_bytes();

@@ -1,7 +1,7 @@
 //! What was told to a backend and it has not written yet: batches in their order, and over them the newest of each key.
 //!
-//! A batch stays here until the backend has written it, also while a call writes it: so whoever asks for a key finds what was written last,
-//! here or in the backend.
+//! A batch stays here until the backend has written it, also while a call writes it: so whoever asks for a key finds
+//! what was written last, here or in the backend.
 //!
 //! Invariant: what is here is newer than what the backend has.
 

@@ -1,4 +1,5 @@
-//! Folds over several nodes: each key counts once, whoever is asked and whoever stops; clusters with other rings find the same.
+//! Folds over several nodes: each key counts once, whoever is asked and whoever stops; clusters with other rings find
+//! the same.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 

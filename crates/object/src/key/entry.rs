@@ -1,11 +1,11 @@
 //! Index entries as ledger keys: which there are of an object, and how a field of a bucket is one range of them.
 //!
-//! An entry is only a key; its head and value are empty. Type, bucket, field, term and key are escaped names, so that byte
-//! order is the order of these parts. The prefix behind them tells whose entry it is: a query over some partitions is one scan
-//! that leaves others out, at any size of the ring, and a dropped partition takes its entries along.
+//! An entry is only a key; its head and value are empty. Type, bucket, field, term and key are escaped names, so that
+//! byte order is the order of these parts. The prefix behind them tells whose entry it is: a query over some partitions
+//! is one scan that leaves others out, at any size of the ring, and a dropped partition takes its entries along.
 //!
-//! An object has the entries of all its siblings, each once. Two writings of an integer are one term, and fields that every
-//! object has, or whose term cannot be ordered, have none ([`crate::index::term`]).
+//! An object has the entries of all its siblings, each once. Two writings of an integer are one term, and fields that
+//! every object has, or whose term cannot be ordered, have none ([`crate::index::term`]).
 
 use std::borrow::Cow;
 
@@ -93,9 +93,9 @@ pub fn decode_index_key(bytes: &[u8]) -> Result<IndexKey<'_>, Error> {
     Ok(IndexKey { bucket_type, bucket, field, term, key, prefix: u16::from_be_bytes(prefix) })
 }
 
-/// Appends the term, as it is ordered ([`crate::index::term`]), and then the object's key of an entry that begins with the `names` of its
-/// type, bucket and field, where its field's range starts ([`index_entries`]): a third of the work of [`decode_index_key`], for who reads
-/// many of one field. Answers the term's length.
+/// Appends the term, as it is ordered ([`crate::index::term`]), and then the object's key of an entry that begins with
+/// the `names` of its type, bucket and field, where its field's range starts ([`index_entries`]): a third of the work
+/// of [`decode_index_key`], for who reads many of one field. Answers the term's length.
 ///
 /// # Errors
 /// [`Error::Key`] if it is no entry of this field; something may have been appended.
@@ -141,8 +141,8 @@ pub fn object_of_entry(entry: &[u8]) -> Option<Vec<u8>> {
     Some(key)
 }
 
-/// Hands `each` the ledger key of every index entry that an object with this ledger key and this head has; one of several
-/// siblings may come more than once. None of what is no object's key, or no head.
+/// Hands `each` the ledger key of every index entry that an object with this ledger key and this head has; one of
+/// several siblings may come more than once. None of what is no object's key, or no head.
 pub fn entries_of(object_key: &[u8], head: &[u8], each: &mut dyn FnMut(&[u8])) {
     let Ok(head) = HeadView::parse(head) else { return };
     let Ok(parts) = super::decode_object_key(object_key) else { return };

@@ -17,21 +17,22 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Handles that a disk keeps for files that nobody uses, unless it is told otherwise: a quarter of what a process usually
-/// may have.
+/// Handles that a disk keeps for files that nobody uses, unless it is told otherwise: a quarter of what a process
+/// usually may have.
 pub const FILES_OPEN_MAX: usize = 256;
 
 /// Bounds of what [`files_max`] says: fewer would be opened again by every other read, more are no faster.
 const FILES_OPEN_BOUNDS: (usize, usize) = (16, 65_536);
 
-/// What the system is asked to fetch at once: of more it fetches but the beginning, as much as it would read ahead by itself,
-/// which is so much by default.
+/// What the system is asked to fetch at once: of more it fetches but the beginning, as much as it would read ahead by
+/// itself, which is so much by default.
 const AHEAD_BYTES: usize = 128 << 10;
 
 /// Permissions of a file that the user of the process alone reads and writes.
 const PRIVATE: u32 = 0o600;
 
-/// Handles for each of so many disks of this process: half of what it may have is left for sockets and for files in use.
+/// Handles for each of so many disks of this process: half of what it may have is left for sockets and for files in
+/// use.
 pub fn files_max(disks: usize) -> usize {
     let (least, most) = FILES_OPEN_BOUNDS;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);

@@ -1,12 +1,12 @@
 //! The files that a disk knows, and which of them have a handle of the operating system's.
 //!
-//! A file is known from its opening to its closing, and so long its id is good; it has a handle only while that is of use.
-//! Beyond a bound those that nobody has used for longest are let go of, and opened again by whoever asks next: a store of
-//! many terabytes has more segments and tables than a process may have handles.
+//! A file is known from its opening to its closing, and so long its id is good; it has a handle only while that is of
+//! use. Beyond a bound those that nobody has used for longest are let go of, and opened again by whoever asks next: a
+//! store of many terabytes has more segments and tables than a process may have handles.
 //!
 //! Invariants:
-//! * a file with bytes that were not synced keeps its handle, so that the error of a write is told by the sync behind it;
-//!   so does one that somebody is using, and one whose name is gone;
+//! * a file with bytes that were not synced keeps its handle, so that the error of a write is told by the sync behind
+//!   it; so does one that somebody is using, and one whose name is gone;
 //! * what is opened again is the file that it was, by its inode: anything else in its place is an error.
 //!
 //! The bound is kept by the clock algorithm (Corbató, 1968): a use sets a flag, and whoever looks for one to let go of
@@ -37,9 +37,9 @@ pub(super) struct OpenFile {
 }
 
 impl OpenFile {
-    /// The kernel is told to bring what is read and nothing else. By itself it takes a read beside pages that it has for one of
-    /// a sequence, and where half of a file is in memory that is any read: it brought half as many pages again, for nothing, and
-    /// pushed others out. Who reads in order asks for much at once.
+    /// The kernel is told to bring what is read and nothing else. By itself it takes a read beside pages that it has
+    /// for one of a sequence, and where half of a file is in memory that is any read: it brought half as many pages
+    /// again, for nothing, and pushed others out. Who reads in order asks for much at once.
     fn new(file: File, path: PathBuf) -> Arc<OpenFile> {
         // Where it cannot be told, reads cost more and are right.
         fadvise(&file, 0, None, Advice::Random).ok();
@@ -146,7 +146,8 @@ impl Table {
         Ok((id, at.len()))
     }
 
-    /// What opens a file again that has no handle. It waits for the disk, so it is to be called without the table's lock.
+    /// What opens a file again that has no handle. It waits for the disk, so it is to be called without the table's
+    /// lock.
     pub(super) fn opener(&self, id: FileId) -> Result<impl FnOnce() -> io::Result<File> + use<>, DiskError> {
         let Some(known) = self.known.get(&id) else { return Err(not_open(id)) };
         let (path, writes, inode) = (known.path.clone(), known.writes, known.inode);

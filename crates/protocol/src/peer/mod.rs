@@ -1,8 +1,8 @@
 //! What nodes of a cluster send each other, as far as it is bytes: what is in a frame's body is its user's business.
 //!
 //! A link carries messages one way, and begins when TLS is done:
-//! 1. [`hello`]: whoever opened it says who it is, or that it wants to be a member; the other answers with the version that both will speak, or
-//!    refuses. Answers of one node to the other's questions take a link of their own.
+//! 1. [`hello`]: whoever opened it says who it is, or that it wants to be a member; the other answers with the version
+//!    that both will speak, or refuses. Answers of one node to the other's questions take a link of their own.
 //! 2. [`frame`]: from then on, frames (length, checksum, kind, number) under a size limit.
 //! 3. [`fields`]: what bodies are made of.
 //!

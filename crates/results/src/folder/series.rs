@@ -12,8 +12,8 @@ pub enum Phase {
     WarmUp,
     /// Counts.
     Measured,
-    /// After the last operation was started: what was outstanding is awaited, written keys are audited, trailing deletes
-    /// run.
+    /// After the last operation was started: what was outstanding is awaited, written keys are audited, trailing
+    /// deletes run.
     Trailing,
 }
 

@@ -1,8 +1,8 @@
 //! The figures of a whole run, from its seconds and histograms.
 //!
-//! Only measured seconds count. Percentiles come from merged histograms; throughput is told by its intervals (median and
-//! deviation, as stalls hide in a mean) and against accumulated operations (as stores slow down with what they hold,
-//! not with time).
+//! Only measured seconds count. Percentiles come from merged histograms; throughput is told by its intervals (median
+//! and deviation, as stalls hide in a mean) and against accumulated operations (as stores slow down with what they
+//! hold, not with time).
 
 use super::{Kind, Latencies, Manifest, Mark, Phase, Second};
 use histogram::Histogram;

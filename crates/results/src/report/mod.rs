@@ -6,7 +6,8 @@
 //! make pictures of it.
 //!
 //! Invariants: nothing is shown that the results do not hold, and what they do not hold is left out, not drawn as zero;
-//! what does not count in the figures (warm-up, trailing work) is shaded; the page's policy forbids it to load anything.
+//! what does not count in the figures (warm-up, trailing work) is shaded; the page's policy forbids it to load
+//! anything.
 
 pub mod chart;
 pub mod figures;

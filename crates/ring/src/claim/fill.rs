@@ -1,22 +1,22 @@
 //! The ring there is, brought to its quotas by few moves.
 //!
-//! 1. Partitions whose owner claims no longer (*orphans*) go to claimants that are close to nothing there: of these to the one that lacks
-//!    most, so that a node which takes another's place gets just its partitions; or to one that was rounded down, in the place of
-//!    one that was rounded up; or to one that gives another orphan away for it, to a third that can take that in the same way
-//!    (Kuhn's augmenting paths). So as many orphans as can be come close to nothing: each of the others costs the move of a partition whose
-//!    owner stays.
+//! 1. Partitions whose owner claims no longer (*orphans*) go to claimants that are close to nothing there: of these to
+//!    the one that lacks most, so that a node which takes another's place gets just its partitions; or to one that was
+//!    rounded down, in the place of one that was rounded up; or to one that gives another orphan away for it, to a
+//!    third that can take that in the same way (Kuhn's augmenting paths). So as many orphans as can be come close to
+//!    nothing: each of the others costs the move of a partition whose owner stays.
 //! 2. The others go to the one that is least close there, and of these to the one that lacks most.
 //! 3. Claimants that lack some still take from those that have too many: evenly around the ring, at the next partition
-//!    where they are close to nothing. Since nobody else's distance suffers from that, it nearly always succeeds. Who was
-//!    rounded up may give in the place of another that was rounded down: what counts is where the partition is.
+//!    where they are close to nothing. Since nobody else's distance suffers from that, it nearly always succeeds. Who
+//!    was rounded up may give in the place of another that was rounded down: what counts is where the partition is.
 
 use super::board::{Board, NOBODY};
 
 /// What a move costs by itself: whatever costs more is close to something.
 const MOVE: i64 = 1;
 
-/// Claimants and orphans that are looked at to have orphans change hands: it bounds the time of a claim in which half of a large cluster
-/// goes, and is far above what one node leaves behind.
+/// Claimants and orphans that are looked at to have orphans change hands: it bounds the time of a claim in which half
+/// of a large cluster goes, and is far above what one node leaves behind.
 const LOOKS_MAX: usize = 300_000;
 
 /// Brings every claimant to its quota.

@@ -10,15 +10,17 @@
 //!    a share, a move is spent on it only if at least one run of neighbours gains.
 //! 4. *Few moves* from the ring there is.
 //!
-//! Steps: 1. quotas are fixed; 2. partitions without a claimant are given to whom they suit best, and those who lack some
-//! take from those who have too many, evenly around the ring ([`fill`]), or where zones have to follow each other in one order, what is
-//! out of it is given to those who are to have it ([`order`]); 3. what is too close is swapped away ([`search`]);
-//! 4. what moved for nothing is moved back; 5. only if something is still too close the ring is laid out anew ([`spread`])
+//! Steps: 1. quotas are fixed; 2. partitions without a claimant are given to whom they suit best, and those who lack
+//! some take from those who have too many, evenly around the ring ([`fill`]), or where zones have to follow each other
+//! in one order, what is out of it is given to those who are to have it ([`order`]); 3. what is too close is swapped
+//! away ([`search`]);
+//! 4. what moved for nothing is moved back; 5. only if something is still too close the ring is laid out anew
+//!    ([`spread`])
 //! in a way that is known to keep distance, with names given to resemble the ring there is, and steps 3 and 4 again.
 //! The better of the rings is the claim. What could not be kept is told, partition by partition ([`shortfalls`]).
 //!
-//! Invariants: the same input gives the same claim on every machine; unless distance forces it, only partitions move that
-//! must: from those who leave, and from those above their quota.
+//! Invariants: the same input gives the same claim on every machine; unless distance forces it, only partitions move
+//! that must: from those who leave, and from those above their quota.
 //!
 //! A ring that has just grown is claimed *in place* ([`Claimed::claim_in_place`]): without step 5, so that nearly
 //! nothing moves for its new size alone.
@@ -48,8 +50,8 @@ use claimants::{Claimants, distinct, zone_count, zone_numbers};
 /// Neighbouring partitions that are to be on different nodes, if nothing else is asked for: one more than the usual
 /// number of replicas, so that a fallback is a node of its own too. As in Riak.
 pub const TARGET_N_DEFAULT: usize = 4;
-/// What a claim is made for. Whoever commits a claim makes those that were joining valid in the same step: only then may they
-/// own what it gives them.
+/// What a claim is made for. Whoever commits a claim makes those that were joining valid in the same step: only then
+/// may they own what it gives them.
 #[derive(Debug, Clone, Copy)]
 pub struct Claimed<'a> {
     /// How many partitions there are.

@@ -1,13 +1,15 @@
 //! A ring on which zones have to follow each other in one order, brought to its quotas by few moves.
 //!
-//! Where there are just as many zones as neighbours that are to differ, zones keep distance in one way only: each owns every `n`th
-//! partition. So whatever another zone owns among these must move, and nothing else has to, but for the quotas. Swaps of neighbours
-//! cannot come there by small steps, and laying the ring out anew moves nearly all of it.
+//! Where there are just as many zones as neighbours that are to differ, zones keep distance in one way only: each owns
+//! every `n`th partition. So whatever another zone owns among these must move, and nothing else has to, but for the
+//! quotas. Swaps of neighbours cannot come there by small steps, and laying the ring out anew moves nearly all of it.
 //!
 //! 1. Each zone is given the places of which it owns most already.
 //! 2. What is owned by another zone there is given away.
-//! 3. Who was rounded up gives in the place of a neighbour of its zone that was rounded down, so that it keeps what it has.
-//! 4. Those of the zone that lack some take what nobody owns and what others of it have too many of, evenly around the ring.
+//! 3. Who was rounded up gives in the place of a neighbour of its zone that was rounded down, so that it keeps what it
+//!    has.
+//! 4. Those of the zone that lack some take what nobody owns and what others of it have too many of, evenly around the
+//!    ring.
 //!
 //! Nodes keep distance by that, too: two partitions of a zone are at least `n` apart.
 //!

@@ -1,8 +1,8 @@
 //! How many partitions each claimant is to own.
 //!
 //! A share is proportional to the weight, but no more than `partitions / n`: with distance kept that node has a copy of
-//! every key, and more would only bring copies together. What is cut off goes to the others by weight. With no more than
-//! `n` claimants all shares are equal, since each has a copy of every key whatever it weighs.
+//! every key, and more would only bring copies together. What is cut off goes to the others by weight. With no more
+//! than `n` claimants all shares are equal, since each has a copy of every key whatever it weighs.
 //!
 //! A quota is the share rounded down or up, so it is never off by one. Who is rounded up: those whose distance that
 //! does not break, nor their zone's; among these who has as many already, so that nothing moves; then the largest

@@ -1,8 +1,9 @@
 //! Repairs a ring by swaps, and takes back moves that were for nothing.
 //!
-//! Of the partitions that are too close one is drawn, and the best swap or shift for it is done, even if it makes things
-//! worse; what it gave away it does not get back for a while, so that the search does not go in circles. The best ring seen is
-//! kept. It ends when nothing is too close, when it has not got better for long, or when it has compared enough.
+//! Of the partitions that are too close one is drawn, and the best swap or shift for it is done, even if it makes
+//! things worse; what it gave away it does not get back for a while, so that the search does not go in circles. The
+//! best ring seen is kept. It ends when nothing is too close, when it has not got better for long, or when it has
+//! compared enough.
 
 use std::collections::BTreeMap;
 

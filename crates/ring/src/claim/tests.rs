@@ -198,8 +198,9 @@ fn one_more_among_zones_moves_its_share() {
     }
 }
 
-/// What must move at least where as many zones as neighbours have equal shares: what is out of the order in which they have to follow each
-/// other and what a node has too many of in it, or what others lack. `None` where there are other zones.
+/// What must move at least where as many zones as neighbours have equal shares: what is out of the order in which they
+/// have to follow each other and what a node has too many of in it, or what others lack. `None` where there are other
+/// zones.
 fn least_in_order(cluster: &Cluster, partitions: u32, target_n: usize) -> Option<usize> {
     let members = Members::new(cluster.members.clone()).unwrap();
     let claimants = Claimants::of(&members);
@@ -314,7 +315,8 @@ fn every_change_up_to_twelve_nodes() {
     assert!(moved * 10 <= least * 12, "{moved} partitions moved, {least} had to");
 }
 
-/// What a node leaves behind suits some claimants only; who gets what is chosen so that hardly anything else moves for it.
+/// What a node leaves behind suits some claimants only; who gets what is chosen so that hardly anything else moves for
+/// it.
 #[test]
 fn who_goes_is_given_away_and_little_else() {
     let (mut moved, mut least) = (0, 0);
@@ -451,7 +453,8 @@ fn what_cannot_be_claimed_is_refused() {
 
 /// A ring that grows, with what its claims keep.
 impl Cluster {
-    /// As a plan does: the lists there are, then the quotas of the larger ring by few moves. Tells what share of the data moves.
+    /// As a plan does: the lists there are, then the quotas of the larger ring by few moves. Tells what share of the
+    /// data moves.
     fn grow(&mut self, partitions: u32, target_n: usize) -> f64 {
         let size = RingSize::new(partitions).unwrap();
         let members = Members::new(self.members.clone()).unwrap();

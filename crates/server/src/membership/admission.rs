@@ -1,7 +1,8 @@
 //! Nodes that ask to become members, at the door for links: each is proposed to the log, and told which node it is.
 //!
-//! 1. Whoever is known by its name and waits to join from where it says is told again what it was told before: it may have
-//!    crashed before it remembered. 2. Whoever is not known is proposed; while another change comes first or nobody leads, again.
+//! 1. Whoever is known by its name and waits to join from where it says is told again what it was told before: it may
+//!    have crashed before it remembered. 2. Whoever is not known is proposed; while another change comes first or
+//!    nobody leads, again.
 //! 3. When this node's state has it, it is told.
 //!
 //! Left out: whether it is who it says, which its certificate tells before it comes here.

@@ -1,8 +1,8 @@
 //! The files of a node's part in its cluster: `docs/formats/membership.md`.
 //!
-//! In the folder `membership` of the data folder: `standing`, which node this is; `log`, whose bytes are the crate `membership`'s;
-//! `starts`, how often the folder was started, which is written before anything is said in a start's name; and `lock`, which is
-//! empty.
+//! In the folder `membership` of the data folder: `standing`, which node this is; `log`, whose bytes are the crate
+//! `membership`'s; `starts`, how often the folder was started, which is written before anything is said in a start's
+//! name; and `lock`, which is empty.
 //!
 //! Invariants: a write is on the disk when its call returns; a file is replaced as a whole or not at all; one process
 //! has them open.
@@ -181,9 +181,9 @@ pub(super) fn may_have_log(data: &Path) -> bool {
     data.join(FOLDER).join(LOG).try_exists().unwrap_or(true)
 }
 
-/// What a backup has of a node's part in its cluster: these files as they are now, with their names relative to the data
-/// folder; a node alone has no standing. The log's end may be torn, as after a crash. The mark that security is on goes
-/// with them: it is read first, so that the log of the backup is not older than the mark.
+/// What a backup has of a node's part in its cluster: these files as they are now, with their names relative to the
+/// data folder; a node alone has no standing. The log's end may be torn, as after a crash. The mark that security is on
+/// goes with them: it is read first, so that the log of the backup is not older than the mark.
 ///
 /// # Errors
 /// If one is there and cannot be read.

@@ -1,16 +1,16 @@
 //! For which numbers of replicas copies are made, which all nodes agree on: a slot of the state.
 //! `docs/formats/membership.md` lists its bytes.
 //!
-//! Who copies what for a bucket depends on how many replicas it has. A node that has confirmed writes of a bucket with a number
-//! that whoever copies has never heard of would take them with it. So:
+//! Who copies what for a bucket depends on how many replicas it has. A node that has confirmed writes of a bucket with
+//! a number that whoever copies has never heard of would take them with it. So:
 //!
-//! 1. A node says that it goes by a target only when the slot has all numbers that its shards knew of by then. What comes later is
-//!    passed on, key by key.
+//! 1. A node says that it goes by a target only when the slot has all numbers that its shards knew of by then. What
+//!    comes later is passed on, key by key.
 //! 2. If one is missing it is added, which has the target begun again, with copies for that one too.
 //! 3. At rest the leader takes out what no bucket has any more: it would have nodes keep what they are not to have.
 //!
-//! Left out: writes that a replica confirms while it has not heard of their bucket's new number. Whoever changes that is answered when
-//! all nodes that can be reached have heard.
+//! Left out: writes that a replica confirms while it has not heard of their bucket's new number. Whoever changes that
+//! is answered when all nodes that can be reached have heard.
 
 use super::board::Board;
 use ::membership::state::{COPIED_SLOT, Command, State, Step};

@@ -1,8 +1,8 @@
 //! The identity of this node in its cluster: its number, and the agreed state when it got it.
 //! `docs/formats/membership.md`.
 //!
-//! A node that joins is told it by a member; one that founds tells it to itself. It is written before the node does anything in
-//! its name, and never changes: from then on the log knows better who the members are.
+//! A node that joins is told it by a member; one that founds tells it to itself. It is written before the node does
+//! anything in its name, and never changes: from then on the log knows better who the members are.
 
 use ::membership::ClusterId;
 use ::membership::state::{Record, State};

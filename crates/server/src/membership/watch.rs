@@ -1,8 +1,8 @@
-//! Says in the log what an operator may have to do something about: copies that do not go on, and what keeps a node that is
-//! to go.
+//! Says in the log what an operator may have to do something about: copies that do not go on, and what keeps a node
+//! that is to go.
 //!
-//! Invariant: what stands still is said within [`STUCK_AFTER`] and [`LOOK_EVERY`], and then every [`SAY_EVERY`] for as long as it does.
-//! Nothing is looked at while nothing changes.
+//! Invariant: what stands still is said within [`STUCK_AFTER`] and [`LOOK_EVERY`], and then every [`SAY_EVERY`] for as
+//! long as it does. Nothing is looked at while nothing changes.
 //!
 //! Left out: what goes on, however slowly; `annulet admin transfers` shows it.
 

@@ -1,7 +1,7 @@
 //! A newcomer's side of its admission: it asks a member, of which it knows the address, and is told which node it is.
 //!
-//! A member that cannot be reached is tried again, for it may be starting; a refusal is final, since whoever refuses has asked
-//! the cluster.
+//! A member that cannot be reached is tried again, for it may be starting; a refusal is final, since whoever refuses
+//! has asked the cluster.
 
 use super::channel::{Channel, READ_BYTES};
 use super::resolver::Resolver;

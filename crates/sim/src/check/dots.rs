@@ -1,5 +1,5 @@
-//! A dot means one write for ever, whatever crashes come between. Those of keys that are written once are events of one actor
-//! in each key: there a dot means one write of the key.
+//! A dot means one write for ever, whatever crashes come between. Those of keys that are written once are events of one
+//! actor in each key: there a dot means one write of the key.
 
 use super::history::KeyName;
 use super::siblings::Shown;

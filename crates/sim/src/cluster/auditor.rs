@@ -141,8 +141,8 @@ impl Auditor {
         found.map(|((_, key), _)| super::key_name(*key)).collect()
     }
 
-    /// The keys of a bucket of which the last look at the copies has seen a value that does not end: a fold finds them, even if a newer
-    /// tombstone is what readers are shown.
+    /// The keys of a bucket of which the last look at the copies has seen a value that does not end: a fold finds them,
+    /// even if a newer tombstone is what readers are shown.
     pub(super) fn held(&self, bucket: usize) -> BTreeSet<Bytes> {
         let is_held = |head: &Bytes| {
             let head = Head::decode(head).expect("it was compared");
@@ -319,8 +319,8 @@ impl World {
         self.ask(at, Asked::Props(bucket), Request::GetProps(client::bucket(bucket)), PROPS_TIMEOUT)
     }
 
-    /// Whether nobody has the bucket type: in the beginning, or where a crash may take what was acknowledged from one node after
-    /// the other.
+    /// Whether nobody has the bucket type: in the beginning, or where a crash may take what was acknowledged from one
+    /// node after the other.
     fn is_type_lost(&self) -> bool {
         let may_be = self.phase == Phase::Preparation || self.plan.options.durability != Durability::Sync;
         may_be && !self.hosts.iter().any(|host| host.buckets.contains(&ONCE))

@@ -2,7 +2,8 @@
 //! are equal (`auditor.rs` asks).
 //!
 //! First hints come home, which nothing but time may be needed for: every primary is examined until it has what it
-//! missed. Where nodes compare what they hold, their copies become equal with nobody reading them. Then, in rounds, keys are read.
+//! missed. Where nodes compare what they hold, their copies become equal with nobody reading them. Then, in rounds,
+//! keys are read.
 //!
 //! A round of that: each primary of each key is examined, then each key is read with all of them asked. A read must
 //! show at least what each had when it was examined. When all copies are equal, what they have come to agree on is
@@ -37,7 +38,8 @@ const CONVERGE_MAX: Duration = Duration::from_secs(40);
 const HOMECOMING_MAX: Duration = Duration::from_secs(20);
 /// How long a node may have what it is not to have when all is quiet: it looks now and then, with growing pauses.
 const STRAYS_MAX: Duration = Duration::from_secs(60);
-/// How long copies may take to become equal by what nodes compare: some rounds of all, with what one exchange leaves to the next.
+/// How long copies may take to become equal by what nodes compare: some rounds of all, with what one exchange leaves to
+/// the next.
 const COMPARISON_MAX: Duration = Duration::from_secs(60);
 /// How long clients go on after silent damage was done.
 const ROT_FOR: Duration = Duration::from_millis(200);
@@ -45,7 +47,8 @@ const ROT_FOR: Duration = Duration::from_millis(200);
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
 /// What a quiet cluster may take to finish what the last read has begun.
 const REST: Duration = Duration::from_secs(2);
-/// How long what a node has begun by itself may wait for an answer that was lost: it has ten seconds, as clients here have less.
+/// How long what a node has begun by itself may wait for an answer that was lost: it has ten seconds, as clients here
+/// have less.
 const DEADLINE_MAX: Duration = Duration::from_secs(12);
 /// The pause between two looks at a cluster that rests.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -319,8 +322,8 @@ impl World {
         Ok(false)
     }
 
-    /// Whether all copies that were examined are equal, but of what ends, and are what they were when all was read last: nodes that
-    /// compare may have spread what came home since.
+    /// Whether all copies that were examined are equal, but of what ends, and are what they were when all was read
+    /// last: nodes that compare may have spread what came home since.
     fn are_as_read(&self) -> bool {
         let (nothing, ends) = (Context::new(), self.plan.ttl.map(|(bucket, _)| bucket));
         let mut copies = self.auditor.copies.iter().filter(|((bucket, _), _)| Some(*bucket) != ends);

@@ -1,6 +1,6 @@
-//! Somebody who lists buckets while everything happens, one at a time: as clients list them, and by folds that find objects. As the
-//! auditor it needs no network; what it lists is checked as it leaves the node. In the end it lists each bucket once more, both ways,
-//! and what it lists is what there is: what reads find, and what copies have.
+//! Somebody who lists buckets while everything happens, one at a time: as clients list them, and by folds that find
+//! objects. As the auditor it needs no network; what it lists is checked as it leaves the node. In the end it lists
+//! each bucket once more, both ways, and what it lists is what there is: what reads find, and what copies have.
 
 use super::ending::Phase;
 use super::{BUCKETS, LISTER, World};

@@ -1,7 +1,8 @@
 //! A cluster of real nodes under many clients, on disks, clocks and a network that fail: the world behind rows S1 to
 //! S3, C0 to C6, C8, C12 and C14.
 //!
-//! Three to six nodes, or as many as are asked for, each of one or two [`node::Shard`]s over [`engine::Store`]s on a disk of its own, speak
+//! Three to six nodes, or as many as are asked for, each of one or two [`node::Shard`]s over [`engine::Store`]s on a
+//! disk of its own, speak
 //! [`PeerMessage`]s, encoded, over a network that loses, doubles, reorders and holds up; clients speak to any of
 //! them. What passes the nodes' boundaries and what they say to each other is told to [`Checks`].
 //!
@@ -11,7 +12,8 @@
 //! 3. *Convergence*, the liveness phase: faults end, and all keys are read until their replicas are equal, within a
 //!    bounded time. Then everything acknowledged is asked for.
 //! 4. *Settling*: the last messages of the time of faults arrive, and everything is asked for again.
-//! 5. *Ends*: where the objects of a bucket end, all clocks leap beyond that, and nothing is left of them. In life they may do so once, too.
+//! 5. *Ends*: where the objects of a bucket end, all clocks leap beyond that, and nothing is left of them. In life they
+//!    may do so once, too.
 //! 6. *Listing*: each bucket is listed, and the listing is exactly the keys that the last reads have found.
 //! 7. *Searching*: each bucket is searched by index, and what is told is exactly the entries of the objects there are.
 //!
@@ -103,8 +105,8 @@ const REPLICAS: usize = 3;
 const PATIENCE_MAX: Duration = Duration::from_millis(100);
 /// The longest that a client of a node alone waits.
 const PATIENCE_ALONE_MAX: Duration = Duration::from_millis(40);
-/// No seed needs nearly as many events for each pair of nodes, who ask each other all the time whether they are there; one
-/// that does is going round in circles.
+/// No seed needs nearly as many events for each pair of nodes, who ask each other all the time whether they are there;
+/// one that does is going round in circles.
 const EVENTS_MAX: u64 = 2_000_000;
 
 /// Clients are nodes of the outer network, numbered from here.
@@ -252,7 +254,8 @@ struct World {
     power_cuts: u64,
 }
 
-/// Lives the life of `seed` with so many nodes, or else a handful, on stores of `backend`, and returns what came of it and its trace.
+/// Lives the life of `seed` with so many nodes, or else a handful, on stores of `backend`, and returns what came of it
+/// and its trace.
 pub fn run(seed: Seed, nodes: Option<u16>, backend: Backend, keep: Keep) -> (Report, Trace) {
     let kind = match backend {
         Backend::Annulet => nodes.map_or(Kind::Cluster, Kind::ClusterOf),

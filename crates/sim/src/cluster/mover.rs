@@ -1,11 +1,12 @@
-//! Whoever decides who holds what: the cluster's agreed state ([`State`]), whose commands are applied at once, as if its log had no
-//! troubles of its own. What it publishes each node hears late, or when it is started again; what nodes report comes back.
+//! Whoever decides who holds what: the cluster's agreed state ([`State`]), whose commands are applied at once, as if
+//! its log had no troubles of its own. What it publishes each node hears late, or when it is started again; what nodes
+//! report comes back.
 //!
-//! Members come that nobody knew before, leave, and take each other's place while everything else goes wrong; now and then the ring
-//! grows, alone or in the same commit. One that is gone for
-//! good is removed by force, or replaced; its hints are for those that have its partitions then. If too few are left for that, it is
-//! said to be down in the end, so that nobody waits for its reports. One whose disk is not what it
-//! was is down until it has started with it. What is under way when the world is calmed down is finished.
+//! Members come that nobody knew before, leave, and take each other's place while everything else goes wrong; now and
+//! then the ring grows, alone or in the same commit. One that is gone for good is removed by force, or replaced; its
+//! hints are for those that have its partitions then. If too few are left for that, it is said to be down in the end,
+//! so that nobody waits for its reports. One whose disk is not what it was is down until it has started with it. What
+//! is under way when the world is calmed down is finished.
 //!
 //! A host is a member for one life: its number is the member's. One that is to come back does so as another host.
 
@@ -304,8 +305,9 @@ impl World {
         unadopted.find(|&at| self.hosts[at].gone)
     }
 
-    /// Whether others can take the part of a member that is lost, or need not, since nothing moves or is to move any more. If it is to
-    /// be given something, and nobody can take its place, what moves waits for it for good: that is for an operator with another machine.
+    /// Whether others can take the part of a member that is lost, or need not, since nothing moves or is to move any
+    /// more. If it is to be given something, and nobody can take its place, what moves waits for it for good: that is
+    /// for an operator with another machine.
     pub(super) fn can_lose(&self, at: usize) -> bool {
         let is_over = self.mover.has_begun_all() && self.mover.state.is_settled();
         is_over || self.are_enough(|node| node != at)

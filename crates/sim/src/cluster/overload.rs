@@ -6,14 +6,16 @@
 //! 4. *After*: at half of it again, until all is as it was before.
 //! 5. Then all comes to its end as in any other life: replicas become equal, and what was acknowledged is asked for.
 //!
-//! A request that is due takes a connection on which nobody waits, and goes to any of the nodes. There are as many connections as nodes
-//! accept; where all are in use it is not sent, and counts as not served. Each node has a processor of its own, whose time is what there is
-//! too little of (`processor.rs`).
+//! A request that is due takes a connection on which nobody waits, and goes to any of the nodes. There are as many
+//! connections as nodes accept; where all are in use it is not sent, and counts as not served. Each node has a
+//! processor of its own, whose time is what there is too little of (`processor.rs`).
 //!
-//! Promises beside those of any life: each request is served by its deadline or refused with `overload`, nearly all refusals at once; what is
-//! served is nearly the peak; a shard holds no more than it can work off soon; and soon after the overload nothing tells of it.
+//! Promises beside those of any life: each request is served by its deadline or refused with `overload`, nearly all
+//! refusals at once; what is served is nearly the peak; a shard holds no more than it can work off soon; and soon after
+//! the overload nothing tells of it.
 //!
-//! Told and not promised: how long what is served takes meanwhile, which is far more than three times as long as before.
+//! Told and not promised: how long what is served takes meanwhile, which is far more than three times as long as
+//! before.
 //!
 //! Left out: clients that ask again, or wait because they were refused; nodes that die meanwhile; large values.
 
@@ -68,7 +70,8 @@ const LATE_MAX: Duration = Duration::from_millis(100);
 const GOODPUT_MIN: u64 = 80;
 /// In which time ninety-nine of a hundred refusals are to come.
 const REFUSED_MAX: Duration = Duration::from_millis(50);
-/// The most that a shard may have under way, what waits to be begun and what others ask included: a quarter of a second of its work.
+/// The most that a shard may have under way, what waits to be begun and what others ask included: a quarter of a second
+/// of its work.
 pub(super) const WORK_MAX: usize = 1_024;
 
 /// Connections are nodes of the outer network, numbered from here.

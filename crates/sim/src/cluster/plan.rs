@@ -258,7 +258,8 @@ impl Plan {
         Plan { backend, options, disk, troubles, anti_entropy: None, ..self }
     }
 
-    /// The same where objects of one bucket type are in a store of another backend, beside the engine: with what both can do.
+    /// The same where objects of one bucket type are in a store of another backend, beside the engine: with what both
+    /// can do.
     pub(super) fn of_types(self) -> Plan {
         let pair = format!("{}={}", ONCE_TYPE.escape_ascii(), Backend::Bitcask.name());
         let types = TypeBackends::read(&pair).expect("it is a type and a backend");
@@ -366,7 +367,8 @@ impl Plan {
     }
 }
 
-/// Nodes do not reap where a crash may take what was acknowledged; and a disk that is an older copy of itself brings back what was reaped since: then nothing may be.
+/// Nodes do not reap where a crash may take what was acknowledged; and a disk that is an older copy of itself brings
+/// back what was reaped since: then nothing may be.
 fn reaping(seed: Seed, plan: &Plan) -> Reaping {
     let is_safe = plan.options.durability == Durability::Sync && plan.loss != Some(Loss::Restored);
     let delay = draw::reap_delay(&mut seed.stream("reaping", 0)).filter(|_| is_safe);

@@ -1,7 +1,8 @@
 //! A node's processor, where a world is to run out of it: its one shard has one thread, and what that does takes time.
 //!
-//! 1. What the thread takes and what it sends has a price: a request of a client and its answer, a message of another node and to it, a
-//!    turn. The shard does its work at once, and then the thread is busy for as long as all that costs.
+//! 1. What the thread takes and what it sends has a price: a request of a client and its answer, a message of another
+//!    node and to it, a turn. The shard does its work at once, and then the thread is busy for as long as all that
+//!    costs.
 //! 2. What comes meanwhile waits in the order in which it comes, as in sockets. Of looks at the time one waits at most.
 //!
 //! So a pass over what has arrived is as long as what has arrived, which is what a shard decides by whom to refuse.
@@ -21,9 +22,10 @@ use std::time::Duration;
 /// `recv` of clients are 22 % of the 35 µs that a put takes of three nodes at their peak.
 pub(super) const REQUEST: Duration = Duration::from_micros(4);
 pub(super) const ANSWER: Duration = Duration::from_micros(4);
-/// A message between nodes, at each end of it, with its part of the work that it is about. A request has eight of these ends where an object
-/// has three replicas: a quarter of a millisecond, as reads of values between 8 and 64 KB take (90 and 390 µs where replicas differ). Of 1 KB it would be 4 µs;
-/// then to read what is refused, at five times the peak, would take all the time there is, whoever refuses.
+/// A message between nodes, at each end of it, with its part of the work that it is about. A request has eight of these
+/// ends where an object has three replicas: a quarter of a millisecond, as reads of values between 8 and 64 KB take (90
+/// and 390 µs where replicas differ). Of 1 KB it would be 4 µs; then to read what is refused, at five times the peak,
+/// would take all the time there is, whoever refuses.
 pub(super) const MESSAGE: Duration = Duration::from_micros(30);
 /// A turn, whatever is done in it: calls of the system for disk and sockets.
 const TURN: Duration = Duration::from_micros(10);

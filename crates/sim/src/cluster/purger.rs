@@ -1,9 +1,11 @@
 //! Operators who have nodes purge buckets while everything happens: jobs that have tombstones reaped or objects erased, one on a node at
-//! a time, several in the cluster perhaps. What a job asks for, and how long it rests, is [`kv::purge`]'s to say, as on real nodes; the world
-//! does what a node's shell does: it asks, waits, and stops the job with the node. As the lister it needs no network.
+//! a time, several in the cluster perhaps. What a job asks for, and how long it rests, is [`kv::purge`]'s to say, as on
+//! real nodes; the world does what a node's shell does: it asks, waits, and stops the job with the node. As the lister
+//! it needs no network.
 //!
 //! What an erase may take of a key is what its fold has told, whatever it asks for: so the checkers are told
-//! ([`Checks::on_erase`](crate::check::cluster::Checks::on_erase)). The keys that a fold finds are checked as a listing.
+//! ([`Checks::on_erase`](crate::check::cluster::Checks::on_erase)). The keys that a fold finds are checked as a
+//! listing.
 
 use super::{BUCKETS, ONCE, PURGER, World, lister};
 use crate::check::Verdict;

@@ -1,11 +1,13 @@
 //! Nodes that are restarted one after the other while clients go on: row C13.
 //!
 //! 1. In the beginning each node's program speaks the version of the protocol before the last.
-//! 2. A *roll*: one node after the other is left by its clients, stops, and starts again, the first time with a program that speaks the
-//!    last version. So in the first roll old and new are mixed; meanwhile clients write and read.
-//! 3. After some rolls all comes to its end as in any other life: replicas become equal, and what was acknowledged is asked for.
+//! 2. A *roll*: one node after the other is left by its clients, stops, and starts again, the first time with a program
+//!    that speaks the last version. So in the first roll old and new are mixed; meanwhile clients write and read.
+//! 3. After some rolls all comes to its end as in any other life: replicas become equal, and what was acknowledged is
+//!    asked for.
 //!
-//! Promise beside those of any life: clients are hardly ever answered with errors. They ask for what buckets say, and set no conditions.
+//! Promise beside those of any life: clients are hardly ever answered with errors. They ask for what buckets say, and
+//! set no conditions.
 //!
 //! Left out: what an older program does otherwise than a newer one, beyond what it says and understands.
 
@@ -142,8 +144,8 @@ impl World {
         Ok(())
     }
 
-    /// Whether the node that was stopped serves, and has been started once more than before. A server accepts clients when it knows who is
-    /// there.
+    /// Whether the node that was stopped serves, and has been started once more than before. A server accepts clients
+    /// when it knows who is there.
     fn has_begun(&mut self, rolling: &Rolling) -> bool {
         let nodes = self.hosts.len() as u64;
         let host = &mut self.hosts[rolling.at];

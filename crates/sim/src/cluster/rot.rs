@@ -3,8 +3,8 @@
 //! Damage is done only where it can be told from the effects of a crash:
 //!
 //! * In the journal, only before a place that a later synced group vouches for: the last synced group looks
-//!   like a torn tail (`engine`'s `journal/replay.rs` says so). The end of what was written to a file is watched; where it
-//!   was two ends ago is vouched for. With three ends seen of the newest segment, so are all older ones.
+//!   like a torn tail (`engine`'s `journal/replay.rs` says so). The end of what was written to a file is watched; where
+//!   it was two ends ago is vouched for. With three ends seen of the newest segment, so are all older ones.
 //! * In segments that compaction wrote, everywhere behind the header: no crash can excuse it.
 //! * In tables, in the first half: data blocks. Damage to an index keeps a store from opening, which is a
 //!   promise too, but ends the world.

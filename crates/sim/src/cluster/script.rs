@@ -1,4 +1,5 @@
-//! What a world does in the place of a life by chance: the same nodes, disks and links, and a course of things that is known.
+//! What a world does in the place of a life by chance: the same nodes, disks and links, and a course of things that is
+//! known.
 
 use super::World;
 use super::gossip::Gossip;

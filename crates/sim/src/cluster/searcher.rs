@@ -1,6 +1,7 @@
-//! Somebody who asks for objects by their index entries while everything happens, one query at a time and page by page: each page
-//! of whatever node, and a page that was lost once more. As the lister it needs no network; what it is told is checked as
-//! it leaves the node. In the end it asks each kind of query of each bucket once more, and what it is told is what there is.
+//! Somebody who asks for objects by their index entries while everything happens, one query at a time and page by page:
+//! each page of whatever node, and a page that was lost once more. As the lister it needs no network; what it is told
+//! is checked as it leaves the node. In the end it asks each kind of query of each bucket once more, and what it is
+//! told is what there is.
 
 use super::ending::Phase;
 use super::{BUCKETS, SEARCHER, World, auditor};

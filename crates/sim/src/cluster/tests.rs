@@ -50,7 +50,8 @@ fn nodes_agree_on_many_buckets() {
     gossip::run(Seed(1), 5, 200).unwrap_or_else(|violation| panic!("{violation}"));
 }
 
-/// Whoever takes no absence for an answer fails while a key's first write has come to one replica and not to the others, whatever the load.
+/// Whoever takes no absence for an answer fails while a key's first write has come to one replica and not to the
+/// others, whatever the load.
 #[test]
 fn plain_clients_ask_for_what_buckets_say() {
     let mut client = Client::new(Seed(1).stream("crowd", 0), &Plan::calm(Seed(1), 3));

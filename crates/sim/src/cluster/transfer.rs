@@ -2,16 +2,16 @@
 //!
 //! 1. *Loading*: four nodes are given objects.
 //! 2. In some seeds one of them has blocks of its tables damaged, and in some the disk of who is to come is slow.
-//! 3. *Moving*: a fifth node joins. Now and then, at so many objects that were sent, its copy is cut: it dies, or one of those it
-//!    copies from does, or a link is cut, or it stands still for a while. If a node that has lost bucket properties dies, it does not start
-//!    again, and is said to be down.
-//! 4. Once it is cut from all others for a minute. Then its status says since when nothing has come, and why: what operators are
-//!    warned by.
+//! 3. *Moving*: a fifth node joins. Now and then, at so many objects that were sent, its copy is cut: it dies, or one
+//!    of those it copies from does, or a link is cut, or it stands still for a while. If a node that has lost bucket
+//!    properties dies, it does not start again, and is said to be down.
+//! 4. Once it is cut from all others for a minute. Then its status says since when nothing has come, and why: what
+//!    operators are warned by.
 //! 5. *Looking*: it has every object that it is to have, each of which was confirmed.
 //!
-//! Promises: the move comes to its end; what was lost by one comes from others; a cut costs no more than the parts that were under
-//! way, whatever had been sent before; and where nobody writes meanwhile, every index query that is answered tells all that was written,
-//! and nothing else.
+//! Promises: the move comes to its end; what was lost by one comes from others; a cut costs no more than the parts that
+//! were under way, whatever had been sent before; and where nobody writes meanwhile, every index query that is answered
+//! tells all that was written, and nothing else.
 
 use super::client::Place;
 use super::ending::Phase;
@@ -237,7 +237,8 @@ impl World {
             self.trace.line(format_args!("n{at}: {} is damaged at {offset}", path.display()));
             disk.flip_bit(path, offset, bit);
         }
-        // A copy that cannot be read is replaced by the next that is sent, which may have less: what it had, others have.
+        // A copy that cannot be read is replaced by the next that is sent, which may have less: what it had, others
+        // have.
         for place in self.places() {
             self.checks.release(at, &super::auditor::name(place));
         }
@@ -354,8 +355,8 @@ impl World {
 }
 
 impl Transfer {
-    /// A cut costs the parts that were under way. What others are asked for in the place of one that has lost something comes from its
-    /// beginning.
+    /// A cut costs the parts that were under way. What others are asked for in the place of one that has lost something
+    /// comes from its beginning.
     fn check_again(&self) -> Verdict {
         let Outcome { again, again_max, is_lossy, .. } = self.outcome;
         if again <= again_max || is_lossy {

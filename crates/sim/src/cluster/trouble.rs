@@ -22,7 +22,8 @@ const STRAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// The farthest that a wall clock jumps, in microseconds: an hour.
 const JUMP_MAX: u64 = 3_600_000_000;
 
-/// How much farther than to the end of what was written all clocks leap, in days: farther than any two of them are apart.
+/// How much farther than to the end of what was written all clocks leap, in days: farther than any two of them are
+/// apart.
 const LEAP_DAYS: u64 = 2;
 const DAY_MS: u64 = 86_400_000;
 /// Of so many blows, one comes with such a leap, in the life of a cluster one at most.
@@ -109,7 +110,8 @@ impl World {
         self.trace.fault(Fault::ClockJump, format_args!("n{at} to {}", clock.wall().0));
     }
 
-    /// Lets what was written so far end, where objects do: all clocks leap, and who is asked from now on shows nothing of it.
+    /// Lets what was written so far end, where objects do: all clocks leap, and who is asked from now on shows nothing
+    /// of it.
     pub(super) fn leap(&mut self) {
         let Some((bucket, days)) = self.plan.ttl else { return };
         self.leaps += 1;

@@ -1,5 +1,5 @@
-//! How a change is carried out in a cluster of any size in which nothing goes wrong: how long each step takes, and what it costs the
-//! nodes.
+//! How a change is carried out in a cluster of any size in which nothing goes wrong: how long each step takes, and what
+//! it costs the nodes.
 //!
 //! Left out: how long data takes. A part of a copy comes after 50 ms on average, however much a node may have.
 

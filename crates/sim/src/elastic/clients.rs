@@ -1,7 +1,8 @@
 //! Clients: they write and read partitions through any node, with two of three confirmations or answers.
 //!
-//! A request goes by the ring that its coordinator goes by when it begins. A replica that is not to have the partition, by any
-//! ring that it knows, refuses it. While partitions move, a write is confirmed when those have it too to whom it is passed on.
+//! A request goes by the ring that its coordinator goes by when it begins. A replica that is not to have the partition,
+//! by any ring that it knows, refuses it. While partitions move, a write is confirmed when those have it too to whom it
+//! is passed on.
 //!
 //! What is checked: any two answers to a read have together what was confirmed before it began.
 

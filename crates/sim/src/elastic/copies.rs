@@ -1,5 +1,5 @@
-//! What a node copies from others while owners change, in the way of a shard: from a few nodes at a time, a part after the other,
-//! again after a pause where somebody cannot be reached or does not know of the target.
+//! What a node copies from others while owners change, in the way of a shard: from a few nodes at a time, a part after
+//! the other, again after a pause where somebody cannot be reached or does not know of the target.
 //!
 //! A process that starts again begins again: what it has it is asked for once more.
 

@@ -1,4 +1,5 @@
-//! What a cluster at rest costs each of its nodes: what failure detector and metadata log send, and how often they are called.
+//! What a cluster at rest costs each of its nodes: what failure detector and metadata log send, and how often they are
+//! called.
 
 use super::host::Cost;
 use super::{Plan, Shape, World};

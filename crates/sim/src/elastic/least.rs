@@ -1,15 +1,15 @@
 //! What a plan must move at least, told from the owners there are without making a claim.
 //!
-//! *By share*: who goes, or has more than a share rounded up, gives the rest; who has less than a share rounded down gets it. Both are
-//! bounds, and the larger one holds.
+//! *By share*: who goes, or has more than a share rounded up, gives the rest; who has less than a share rounded down
+//! gets it. Both are bounds, and the larger one holds.
 //!
-//! *By distance*: any `n` neighbours belong to different nodes. A partition whose owner goes (an orphan) can be given without another move only to one
-//! that has room and is not among the neighbours which stay. As many as that can be done for at once are found (a bipartite
-//! matching); the others need partitions to move whose owners stay, and each of these helps the few orphans near it, and one more by the
-//! room that its owner has then.
+//! *By distance*: any `n` neighbours belong to different nodes. A partition whose owner goes (an orphan) can be given
+//! without another move only to one that has room and is not among the neighbours which stay. As many as that can be
+//! done for at once are found (a bipartite matching); the others need partitions to move whose owners stay, and each of
+//! these helps the few orphans near it, and one more by the room that its owner has then.
 //!
-//! Left out: weights, which all are the same here, and zones; neighbours of which both owners go. So it may be less than what must move, and is
-//! never more.
+//! Left out: weights, which all are the same here, and zones; neighbours of which both owners go. So it may be less
+//! than what must move, and is never more.
 
 use membership::NodeId;
 use std::collections::BTreeMap;

@@ -1,27 +1,30 @@
-//! A large cluster, up to 1,000 nodes on 16,384 partitions: the real ring, failure detector, metadata log, agreed state and
-//! reports, on nodes whose stores are models.
+//! A large cluster, up to 1,000 nodes on 16,384 partitions: the real ring, failure detector, metadata log, agreed state
+//! and reports, on nodes whose stores are models.
 //!
 //! What costs a whole node its memory and its time is left out: a store is the numbers of the writes that it has of each partition
 //! (`store.rs`). What decides is not: [`membership::Membership`] runs at each node, on a file that tears and a network that loses,
-//! doubles, holds up and is cut; who copies what from whom, and who passes writes on, is what [`node::Topology`] says; reports are
-//! those of [`membership::reporter`].
+//! doubles, holds up and is cut; who copies what from whom, and who passes writes on, is what [`node::Topology`] says;
+//! reports are those of [`membership::reporter`].
 //!
-//! 1. *Life*: the founders begin at once. An operator has members come, leave and take each other's place, by commands that he
-//!    gives any node (`operator.rs`). Meanwhile nodes crash, voters and leaders more often, links are cut, disks are lost for good
-//!    (`trouble.rs`), and clients write and read (`clients.rs`).
+//! 1. *Life*: the founders begin at once. An operator has members come, leave and take each other's place, by commands
+//!    that he gives any node (`operator.rs`). Meanwhile nodes crash, voters and leaders more often, links are cut,
+//!    disks are lost for good (`trouble.rs`), and clients write and read (`clients.rs`).
 //! 2. *Calm*: nothing goes wrong any more. What was begun must come to its end within a bounded time (`settled.rs`).
 //!
-//! Promises: of one version of the ring there is one; everybody comes to know the newest state; a read of two of three replicas
-//! sees every write that was confirmed before it, by whatever ring it goes, so two owners of a range never both answer as its
-//! sole truth; in the end each partition is at as many living nodes as it is to have replicas, with all that was confirmed, and
-//! at no other; and where there are no zones a plan moves at most a fifth more than it must.
+//! Promises: of one version of the ring there is one; everybody comes to know the newest state; a read of two of three
+//! replicas sees every write that was confirmed before it, by whatever ring it goes, so two owners of a range never
+//! both answer as its sole truth; in the end each partition is at as many living nodes as it is to have replicas, with
+//! all that was confirmed, and at no other; and where there are no zones a plan moves at most a fifth more than it
+//! must.
 //!
-//! `transitions.rs` has nodes die at each step of a change, not by chance. `idle.rs` measures what a cluster at rest costs,
-//! `carried.rs` how a change is carried out.
+//! `transitions.rs` has nodes die at each step of a change, not by chance. `idle.rs` measures what a cluster at rest
+//! costs, `carried.rs` how a change is carried out.
 //!
-//! In some seeds the operator does not wait for what he has begun, and what nodes report comes when something else was decided.
+//! In some seeds the operator does not wait for what he has begun, and what nodes report comes when something else was
+//! decided.
 //!
-//! In some seeds the ring doubles, once or twice, alone or together with a change of members (`least.rs` says what a plan must move).
+//! In some seeds the ring doubles, once or twice, alone or together with a change of members (`least.rs` says what a
+//! plan must move).
 //!
 //! Left out: hints, repair and deletes, which the world of whole nodes has; clocks that are wrong.
 
@@ -171,7 +174,8 @@ pub fn run(seed: Seed, shape: Shape, keep: Keep) -> (Report, Trace) {
     (Report { crashes_missing: missing, deaths, changes, ..report }, world.trace)
 }
 
-/// Lives a life in which nothing goes wrong but that the operator does not wait for what he has begun, and that reports come late.
+/// Lives a life in which nothing goes wrong but that the operator does not wait for what he has begun, and that reports
+/// come late.
 ///
 /// # Errors
 /// The promise that was broken.

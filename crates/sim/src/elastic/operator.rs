@@ -1,7 +1,8 @@
-//! Whoever changes the cluster: he gives his commands to any node that runs, looks again later, and tries again what was refused.
+//! Whoever changes the cluster: he gives his commands to any node that runs, looks again later, and tries again what
+//! was refused.
 //!
-//! A *wish* is about one member; those that are there together are staged one after the other and committed together. Members
-//! whose nodes are gone for good are removed by force, or replaced.
+//! A *wish* is about one member; those that are there together are staged one after the other and committed together.
+//! Members whose nodes are gone for good are removed by force, or replaced.
 
 use super::host::Host;
 use super::least::Least;

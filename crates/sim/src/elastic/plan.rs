@@ -19,7 +19,8 @@ const NODES_MIN: u16 = 6;
 /// The largest ring that grows by chance: each partition costs each node that looks at all of them some time.
 const GROWS_FROM_MAX: u32 = 1_024;
 
-/// Changes that an operator makes beside those of others who does not wait for what he has begun, and his longest pause.
+/// Changes that an operator makes beside those of others who does not wait for what he has begun, and his longest
+/// pause.
 const HASTY_CHANGES: u64 = 3;
 const HASTY_PAUSE_MAX: Duration = Duration::from_secs(2);
 

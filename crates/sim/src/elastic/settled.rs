@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// How long a world lives at most before it is calmed down.
 const LIFE_MAX: Duration = Duration::from_secs(600);
-/// How long everything may take to come to its end: members who are gone are removed, voters replaced, and those who leave
-/// wait for that, one after the other.
+/// How long everything may take to come to its end: members who are gone are removed, voters replaced, and those who
+/// leave wait for that, one after the other.
 const SETTLE_MAX: Duration = Duration::from_secs(300);
 
 /// Since when nothing goes wrong any more.

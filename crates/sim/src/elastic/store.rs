@@ -1,5 +1,5 @@
-//! The model of a node's store: the numbers of the writes that it has, by partition of the finest ring that there will be. It outlives
-//! crashes, as what is durable does.
+//! The model of a node's store: the numbers of the writes that it has, by partition of the finest ring that there will
+//! be. It outlives crashes, as what is durable does.
 
 use super::World;
 use super::known::Known;

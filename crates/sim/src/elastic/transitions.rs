@@ -1,7 +1,7 @@
 //! A crash at each step of each change, for each part that a node can have in it: by rule, not by chance.
 //!
-//! Requests that are not answered are asked once more, and counted if that fails, too. There is no bound of it: a whole node has fallbacks
-//! stand in for who cannot confirm, which these do not have.
+//! Requests that are not answered are asked once more, and counted if that fails, too. There is no bound of it: a whole
+//! node has fallbacks stand in for who cannot confirm, which these do not have.
 
 use super::operator::Wish;
 use super::{Phase, Plan, Shape, World};

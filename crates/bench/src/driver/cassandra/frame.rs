@@ -1,7 +1,7 @@
 //! Frames of Cassandra's native protocol, version 4: their contents, and the pieces of requests.
 //!
-//! A frame is a header of nine bytes (version, flags, stream, opcode, length) and a body. Lengths are the server's word:
-//! each is compared with what is there, and nothing is reserved for it.
+//! A frame is a header of nine bytes (version, flags, stream, opcode, length) and a body. Lengths are the server's
+//! word: each is compared with what is there, and nothing is reserved for it.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! Cassandra's native protocol, version 4: prepared statements over a table of one value for each bucket and key.
 //!
 //! 1. [`make_schema`] makes keyspace and table, where they are not there, once for each run.
-//! 2. Each connection begins with STARTUP and prepares the four statements; then each operation is an EXECUTE. What a statement
-//!    is known as depends on its text alone, so that all connections share it.
+//! 2. Each connection begins with STARTUP and prepares the four statements; then each operation is an EXECUTE. What a
+//!    statement is known as depends on its text alone, so that all connections share it.
 //! 3. A server that has forgotten a statement has done nothing: its connection begins anew.
 //!
 //! There are no contexts: the write with the newest time, which is the server's, is the one that is read. There are no

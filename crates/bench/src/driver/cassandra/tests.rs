@@ -109,8 +109,8 @@ fn answers_mean_what_was_asked() {
     assert_eq!(codec().greeted(1, &error(0, 0x2200)), Err("why".to_owned()));
 }
 
-/// A server that takes connections one after the other, and answers as it is told: each answer is to the request whose place among
-/// the ones before it says, of the same connection.
+/// A server that takes connections one after the other, and answers as it is told: each answer is to the request whose
+/// place among the ones before it says, of the same connection.
 struct Scripted {
     listener: TcpListener,
     prepared: usize,

@@ -1,13 +1,14 @@
 //! Redis Cluster: each key goes to the server that has its slot.
 //!
-//! 1. Any server is asked for the map of slots before the first operation; each master of it gets a group of connections.
-//! 2. An operation goes to its slot's master. `MOVED` sends it elsewhere, and the map is asked for anew; `ASK` sends this one
-//!    elsewhere, once. Both cost the operation its time: it is submitted once more ([`Answer::Again`]).
-//! 3. An operation whose server is not there, or that no server has, waits [`RECONNECT_AFTER`] and has failed then: without the wait a
-//!    closed loop would do nothing but fail.
+//! 1. Any server is asked for the map of slots before the first operation; each master of it gets a group of
+//!    connections.
+//! 2. An operation goes to its slot's master. `MOVED` sends it elsewhere, and the map is asked for anew; `ASK` sends
+//!    this one elsewhere, once. Both cost the operation its time: it is submitted once more ([`Answer::Again`]).
+//! 3. An operation whose server is not there, or that no server has, waits [`RECONNECT_AFTER`] and has failed then:
+//!    without the wait a closed loop would do nothing but fail.
 //!
-//! The map is asked for anew, every [`MAP_EVERY`] at most, after whatever says that it may be an older one. Servers that have left keep
-//! their group, which is not used.
+//! The map is asked for anew, every [`MAP_EVERY`] at most, after whatever says that it may be an older one. Servers
+//! that have left keep their group, which is not used.
 
 use super::resp::{self, Value, put_request};
 use super::slots::{NODES_MAX, Redirection, SLOTS, Share, redirection, shares, slot};

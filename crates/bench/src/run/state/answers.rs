@@ -1,5 +1,5 @@
-//! What answers mean: a read is verified and compared with what was written, a write is noted as done, not done or in doubt,
-//! and what went wrong is told.
+//! What answers mean: a read is verified and compared with what was written, a write is noted as done, not done or in
+//! doubt, and what went wrong is told.
 
 use super::{SECOND_NS, State, Step};
 use crate::check::{Cause, Found, Judgement, Outcome, Resolution, Suspicion};

@@ -1,4 +1,5 @@
-//! An index query under way: the terms that it asks for, the page that it has come to, and whether what it finds is right.
+//! An index query under way: the terms that it asks for, the page that it has come to, and whether what it finds is
+//! right.
 //!
 //! 1. [`Asking::ask`] draws the terms, once, and makes the request for the next page.
 //! 2. [`Asking::judge`] looks at each row: by [`rows`](crate::check::rows), and, of the workload's own fields, whether

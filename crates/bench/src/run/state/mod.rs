@@ -1,7 +1,8 @@
 //! The operations of a worker: the state of each, and the meaning of its answer.
 //!
-//! An operation holds a slot from its first request to its end; `answers.rs` takes what comes back. An update is two requests, another attempt begins anew; a
-//! read that was too old is looked at again, some time later, in a slot of the same kind ([`Suspects`]).
+//! An operation holds a slot from its first request to its end; `answers.rs` takes what comes back. An update is two
+//! requests, another attempt begins anew; a read that was too old is looked at again, some time later, in a slot of the
+//! same kind ([`Suspects`]).
 //!
 //! On a consistent bucket type a put is an update. A compare-and-set or a conditional delete carries the context of the
 //! worker's last read or write of the key ([`Known`]); it reads first if it knows none. With a history each request on

@@ -1,8 +1,8 @@
 //! Syncs that jobs make while groups go on, where writers do not wait for syncs.
 //!
 //! 1. Behind [`SYNC_BESIDE_BYTES`] that were written, or when someone wants what was written to be durable, one begins.
-//! 2. A segment whose last group was written has ended. If it is not durable, it is the next to be synced, whatever is written
-//!    to the one behind it meanwhile; then it is sealed.
+//! 2. A segment whose last group was written has ended. If it is not durable, it is the next to be synced, whatever is
+//!    written to the one behind it meanwhile; then it is sealed.
 //!
 //! Invariants
 //! * One sync is under way at a time, so what becomes durable does in the order in which it was written.

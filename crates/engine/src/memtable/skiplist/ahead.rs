@@ -1,13 +1,14 @@
 //! What a long walk will meet, fetched several nodes at a time.
 //!
-//! A walk from node to node waits for memory at each, since it knows where the next one is only when it has seen this one.
-//! But the links of a higher level lead past many nodes at once: a walk that comes to a node with such a link has several
-//! places ahead of it, a stretch of the list from each, and goes through all of these together, so that their waits become one. What
-//! it does there is to ask for memory, and nothing else: the walk itself goes on from node to node, and sees what it would have seen.
+//! A walk from node to node waits for memory at each, since it knows where the next one is only when it has seen this
+//! one. But the links of a higher level lead past many nodes at once: a walk that comes to a node with such a link has
+//! several places ahead of it, a stretch of the list from each, and goes through all of these together, so that their
+//! waits become one. What it does there is to ask for memory, and nothing else: the walk itself goes on from node to
+//! node, and sees what it would have seen.
 //!
-//! Invariant: the tower of `next_tall` has [`LEVEL`], since the node was reached by a link of it. A walk meets the node, as what is linked
-//! on a level is linked on all below it; or does not, where a writer has linked it behind the walk's back: then the walk waits as it
-//! would have.
+//! Invariant: the tower of `next_tall` has [`LEVEL`], since the node was reached by a link of it. A walk meets the
+//! node, as what is linked on a level is linked on all below it; or does not, where a writer has linked it behind the
+//! walk's back: then the walk waits as it would have.
 
 use super::{LINK_BYTES, Node, NodeRef};
 use crate::prefetch::prefetch;
@@ -21,7 +22,8 @@ pub(super) const LEVEL: usize = 2;
 /// two or three.
 const LANES: usize = 8;
 
-/// A walk that has come so far is long, twice as long as what it fetches at once: a short one would fetch more than it meets.
+/// A walk that has come so far is long, twice as long as what it fetches at once: a short one would fetch more than it
+/// meets.
 const LONG_STEPS: u32 = 256;
 
 /// Nodes of a stretch that are fetched at most. One in a hundred is longer, and the walk waits there as it would have.

@@ -5,8 +5,8 @@
 //! Kocberber, Falsafi and Grot ("Asynchronous Memory Access Chaining", VLDB 2015) do so for lookups in hash tables and
 //! skip lists.
 //!
-//! Invariant: nothing is linked while they run. What they find are the places among the nodes of before; where several new
-//! nodes go to one place, who links them finds each one's among the others ([`super::Before::advance`]).
+//! Invariant: nothing is linked while they run. What they find are the places among the nodes of before; where several
+//! new nodes go to one place, who links them finds each one's among the others ([`super::Before::advance`]).
 
 use super::{Before, NodeRef, SkipList};
 use crate::prefetch::prefetch;

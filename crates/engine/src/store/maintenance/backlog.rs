@@ -1,5 +1,5 @@
-//! What is still to be flushed and merged, by which writes are paced (`pressure.rs`): it shrinks as jobs go on, slice by slice,
-//! and does not move when one has ended and its manifest is on its way.
+//! What is still to be flushed and merged, by which writes are paced (`pressure.rs`): it shrinks as jobs go on, slice
+//! by slice, and does not move when one has ended and its manifest is on its way.
 
 use super::manifest::Edit;
 use crate::error::Error;
@@ -60,8 +60,8 @@ impl Store {
         all - (oldest - rest)
     }
 
-    /// Tables of level 0 that are not merged yet, in thousandths of one. Of those being merged what was read counts as merged, and what a
-    /// flush has read is a part of a table.
+    /// Tables of level 0 that are not merged yet, in thousandths of one. Of those being merged what was read counts as
+    /// merged, and what a flush has read is a part of a table.
     pub(in crate::store) fn unmerged_tables(&self) -> u64 {
         let level0 = self.version.level(0);
         let in_level0 = |table: &&Arc<Table>| level0.iter().any(|other| other.id() == table.id());

@@ -1,7 +1,7 @@
 //! What a backup of the store is made up of, as of one moment, for somebody else to link or copy ([`crate::backup`]).
 //!
-//! 1. The segment under way is ended, as if it were full: from then on all that was written lies in segments that nothing is
-//!    written to any more, so a backup links whole files, and the next one need not copy any of them again.
+//! 1. The segment under way is ended, as if it were full: from then on all that was written lies in segments that
+//!    nothing is written to any more, so a backup links whole files, and the next one need not copy any of them again.
 //! 2. In the same turn the version, the segments and a manifest that names just these are taken: no table in it has a
 //!    record from after that moment. It waits for a manifest that is being written, which is of another version.
 //! 3. When the ended segment is synced and every seal is written, the files are whole, and whoever asked gets them.

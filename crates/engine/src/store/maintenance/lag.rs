@@ -1,9 +1,10 @@
 //! The lag of compaction, as writes are slowed by it: what is found rises in steps, and waits are not to.
 //!
-//! A flush or a merge that ends may tell of a segment's worth of dead bytes at once, which are as long in going as a segment is in coming. Were writes slowed by that at once, a
-//! batch of a hundred would wait for tens of milliseconds, and all that came with it, and then not at all. So what they are slowed by rises over a segment
-//! of writes towards what is found, and falls with it at once: what has gone is not to be waited for. By writes and not by
-//! the clock, since what is found rises with writes, and a store that is written slowly has time.
+//! A flush or a merge that ends may tell of a segment's worth of dead bytes at once, which are as long in going as a
+//! segment is in coming. Were writes slowed by that at once, a batch of a hundred would wait for tens of milliseconds,
+//! and all that came with it, and then not at all. So what they are slowed by rises over a segment of writes towards
+//! what is found, and falls with it at once: what has gone is not to be waited for. By writes and not by the clock,
+//! since what is found rises with writes, and a store that is written slowly has time.
 //!
 //! Left out: where writes wait longest, which is `pressure.rs`'s.
 

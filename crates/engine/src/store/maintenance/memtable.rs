@@ -1,7 +1,8 @@
 //! The next memtable is made before the one in use is full.
 //!
-//! Its index is megabytes of memory that nobody has touched yet. Whoever is the first to write there waits for each page:
-//! milliseconds in all, which are a job's instead of the shard's. Where the job comes late, the store makes one itself.
+//! Its index is megabytes of memory that nobody has touched yet. Whoever is the first to write there waits for each
+//! page: milliseconds in all, which are a job's instead of the shard's. Where the job comes late, the store makes one
+//! itself.
 
 use crate::memtable::Memtable;
 use crate::store::Store;

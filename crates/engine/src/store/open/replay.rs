@@ -304,8 +304,8 @@ impl<'a> Recovery<'a> {
         self.groups.enter_states(&mut self.memtable);
         self.memtable.link();
         let full = std::mem::replace(&mut self.memtable, Memtable::new(self.options.memtable_bytes_max));
-        // Not the numbers that are free, which the manifest may know beyond what was replayed so far: a checkpoint is known
-        // by them, and two memtables would have the same.
+        // Not the numbers that are free, which the manifest may know beyond what was replayed so far: a checkpoint is
+        // known by them, and two memtables would have the same.
         let (last_jsn, last_seq) = self.passed;
         let end_jsn = Jsn(last_jsn.0 + 1);
         assert!(

@@ -79,9 +79,9 @@ impl Recovery<'_> {
         Ok(found)
     }
 
-    /// Nothing is removed by a manifest that is older than the journal: one that was restored, say. What a crash leaves of
-    /// compactions may go: either all that it stands for, or what stands for it now, is named and there; or the manifest
-    /// knew those records, and that nothing is left of them.
+    /// Nothing is removed by a manifest that is older than the journal: one that was restored, say. What a crash leaves
+    /// of compactions may go: either all that it stands for, or what stands for it now, is named and there; or the
+    /// manifest knew those records, and that nothing is left of them.
     fn check_age(&mut self, state: &ManifestState, names: &[String]) -> Result<(), Error> {
         let journal = self.dir.join(JOURNAL_DIR);
         let there: Vec<SegmentId> = names.iter().filter_map(|name| segment::parse_file_name(name)).collect();
@@ -175,7 +175,8 @@ pub(super) fn ascending(
     segments
 }
 
-/// Whether a segment's file is what a compaction's crash left: an output that does not count, or an input of one that does.
+/// Whether a segment's file is what a compaction's crash left: an output that does not count, or an input of one that
+/// does.
 fn is_left_over(state: &ManifestState, id: SegmentId) -> bool {
     let named = state.segments.iter().any(|record| record.id == id.0);
     !named && (id.is_compacted() || id.0 < state.replay_position.segment)

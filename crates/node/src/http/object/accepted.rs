@@ -1,7 +1,7 @@
 //! What a client accepts of an object, as Riak negotiates it.
 //!
-//! * A value has one media type, character set and coding: those it was written with. A header that takes none of them is
-//!   answered 406.
+//! * A value has one media type, character set and coding: those it was written with. A header that takes none of them
+//!   is answered 406.
 //! * What was written without a coding can be answered as it is, or compressed where `Accept-Encoding` prefers it.
 //!
 //! Compression is work on the shard's thread, so it has bounds: what is short gains nothing, and what is longer than

@@ -21,8 +21,8 @@ impl Field for TreeId {
     }
 }
 
-/// Marks a number of bits as that of columns. Who has never heard of columns tells no groups of so many bits apart, and calls all of them
-/// different: so all of the rows are looked at.
+/// Marks a number of bits as that of columns. Who has never heard of columns tells no groups of so many bits apart, and
+/// calls all of them different: so all of the rows are looked at.
 const COLUMNS: u32 = 1 << 31;
 
 impl Field for Grouping {

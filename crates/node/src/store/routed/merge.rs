@@ -2,12 +2,13 @@
 //!
 //! 1. Each store is asked for some keys and heads, from where the visitor is.
 //! 2. The visitor sees the least of all that was read, as long as each store has something left, or nothing more.
-//! 3. A store whose keys are used up is asked for more: for twice as many, if all were visited, and for few where the visitor has leapt over
-//!    some. What is left when the page is full is read again for the next page.
+//! 3. A store whose keys are used up is asked for more: for twice as many, if all were visited, and for few where the
+//!    visitor has leapt over some. What is left when the page is full is read again for the next page.
 //!
 //! Each key is visited as it was at some moment since the scan was asked for, as in a scan over one backend.
 //!
-//! Left out: leaping within what a store reads. A visitor that takes one key of each bucket has a few keys of each read for nothing.
+//! Left out: leaping within what a store reads. A visitor that takes one key of each bucket has a few keys of each read
+//! for nothing.
 
 use bytes::Bytes;
 use engine::fold::{PAGE_BYTES_MAX, ScanPage, ScanRequest, Visit};

@@ -1,8 +1,9 @@
 //! Several stores as one: objects of some bucket types have stores of their own, of other backends; the first store has
 //! all else.
 //!
-//! * What is about an object goes where its bucket type says: the object itself, its index entries, its hints. So what is written together is in
-//!   one store, and each batch is as whole as its store makes it. Only a range is dropped in all of them.
+//! * What is about an object goes where its bucket type says: the object itself, its index entries, its hints. So what
+//!   is written together is in one store, and each batch is as whole as its store makes it. Only a range is dropped in
+//!   all of them.
 //! * Dots, the properties of buckets and types, and how far copies have come are the first store's.
 //! * Versions are numbered in one row over all stores (`numbers.rs`): a shard waits for one number.
 //! * A scan of what one type has is its store's; any other visits the keys of all stores in their order (`merge.rs`).

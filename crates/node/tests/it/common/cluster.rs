@@ -490,7 +490,8 @@ pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-/// Damages the first block of the largest table of a store that nobody has open: objects are there, and what a node reads to start is behind them.
+/// Damages the first block of the largest table of a store that nobody has open: objects are there, and what a node
+/// reads to start is behind them.
 #[allow(clippy::disallowed_methods, reason = "it does so behind the store's back")]
 pub fn damage_a_block(store: &Path) {
     let len = |file: &PathBuf| std::fs::metadata(file).unwrap().len();

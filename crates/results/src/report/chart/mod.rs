@@ -113,7 +113,8 @@ pub struct Chart {
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is shown, the most important first: the legend has them in this order, and earlier ones lie over later ones.
+    /// What is shown, the most important first: the legend has them in this order, and earlier ones lie over later
+    /// ones.
     pub series: Vec<Series>,
     /// What was done.
     pub marks: Vec<Mark>,

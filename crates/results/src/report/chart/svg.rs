@@ -283,8 +283,8 @@ fn draw_mark(out: &mut String, frame: &Frame, mark: &Mark, is_wide: bool) {
     out.push_str("</g>");
 }
 
-/// What the page's script shows under the pointer, as JSON: values of all lines at each x. `null` where the lines of the
-/// chart do not stand over the same x.
+/// What the page's script shows under the pointer, as JSON: values of all lines at each x. `null` where the lines of
+/// the chart do not stand over the same x.
 pub fn data(chart: &Chart) -> String {
     let xs_of = |series: &Series| series.points.iter().map(|point| point.0).collect::<Vec<_>>();
     let xs = chart.series.first().map(xs_of).unwrap_or_default();

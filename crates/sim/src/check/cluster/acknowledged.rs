@@ -34,8 +34,9 @@ pub(super) fn check(of_key: &KeyHistory, key: &KeyName, shown: &Shown, context: 
 }
 
 /// Whether some write may have taken `number` away. A context covers only what somebody was shown, so a number
-/// whose dot nobody has seen can have been taken by a delete without a context only, or by an erase, whose fold tells of what
-/// a single node has. Of a number that was written twice one dot is enough: the other may belong to the write that failed.
+/// whose dot nobody has seen can have been taken by a delete without a context only, or by an erase, whose fold tells
+/// of what a single node has. Of a number that was written twice one dot is enough: the other may belong to the write
+/// that failed.
 fn may_be_replaced(of_key: &KeyHistory, number: u64) -> bool {
     let began = of_key.of(number).map(|write| write.started).min();
     let is_later = |at: Monotonic| Some(at) > began;

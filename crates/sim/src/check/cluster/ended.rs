@@ -1,7 +1,8 @@
 //! What has ended is shown to no reader.
 //!
-//! The world lets all clocks leap beyond the ends of what was written to a bucket before. From then on nothing of that is promised any
-//! more, and nobody who asks is shown it; what is written later is promised, and shown, as ever. What was asked before may have either answer.
+//! The world lets all clocks leap beyond the ends of what was written to a bucket before. From then on nothing of that
+//! is promised any more, and nobody who asks is shown it; what is written later is promised, and shown, as ever. What
+//! was asked before may have either answer.
 
 use super::Checks;
 use crate::check::history::KeyName;

@@ -99,7 +99,8 @@ impl KeyHistory {
     /// An acknowledged write that has replaced `number`, known by `dot`, for certain.
     ///
     /// Where a write replaces what is there unread, a third one that it did not know of may have replaced it in
-    /// turn, and with it the memory of what it had replaced. Where clocks decide, a context replaces nothing but by a delete.
+    /// turn, and with it the memory of what it had replaced. Where clocks decide, a context replaces nothing but by a
+    /// delete.
     pub(super) fn replaced_by(
         &self,
         key: &KeyName,

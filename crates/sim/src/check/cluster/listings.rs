@@ -1,9 +1,9 @@
-//! A listing has each name once, none that nobody wrote, and all that every primary is bound to show; whatever keeps it from
-//! that is an error, never an end.
+//! A listing has each name once, none that nobody wrote, and all that every primary is bound to show; whatever keeps it
+//! from that is an error, never an end.
 //!
-//! A key is bound to be shown when the listing begins if each of its primaries has said that it has something of it, since
-//! any of them may be asked; unless somebody tries to delete it, ever, or something is lost meanwhile. What a primary has
-//! missed it need not list, as in Riak.
+//! A key is bound to be shown when the listing begins if each of its primaries has said that it has something of it,
+//! since any of them may be asked; unless somebody tries to delete it, ever, or something is lost meanwhile. What a
+//! primary has missed it need not list, as in Riak.
 
 use super::{Checks, NodeAt};
 use crate::check::history::{KeyName, Kind};

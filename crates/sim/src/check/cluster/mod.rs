@@ -17,7 +17,8 @@
 //! * `reaped.rs`: what replicas need not have any more.
 //! * `homecoming.rs`: what a primary missed comes to it without being read.
 //! * `listings.rs`: a listing has what all primaries have, each name once, or fails.
-//! * `searches.rs`: an index query tells rows that were written, in order, each once, all that all primaries have, or fails.
+//! * `searches.rs`: an index query tells rows that were written, in order, each once, all that all primaries have, or
+//!   fails.
 //! * `single.rs`: with one replica, each read shows the writes that were acknowledged or shown before.
 //!
 //! Dots are checked by [`crate::check::dots`]: across nodes, restarts, and disks that were copied.
@@ -223,7 +224,8 @@ impl Checks {
         self.answers[node].on_request(id, deadline);
     }
 
-    /// Request `id` is the delete of a key by an erase, which may take what its fold has told of it, a context, and nothing else.
+    /// Request `id` is the delete of a key by an erase, which may take what its fold has told of it, a context, and
+    /// nothing else.
     pub fn on_erase(&mut self, id: u64, (context, told): (&Bytes, Monotonic)) {
         if let Some((_, _, Asked::Delete { key, at, .. })) = self.asked.get(&id) {
             let context = Context::decode(context).expect("folds tell what clients may send back");

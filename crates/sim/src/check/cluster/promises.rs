@@ -2,7 +2,8 @@
 //! has, for as long as its disk is its own.
 //!
 //! Only primaries are held to that; a fallback may forget what it has brought home. Nor is a bucket where a write
-//! replaces what is there unread. A version that had ended when it was merged is not kept, and nothing is of what it had replaced.
+//! replaces what is there unread. A version that had ended when it was merged is not kept, and nothing is of what it
+//! had replaced.
 
 use super::NodeAt;
 use crate::check::history::KeyName;

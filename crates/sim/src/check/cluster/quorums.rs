@@ -1,8 +1,8 @@
 //! As many primaries, and as many nodes, have an acknowledged write as its quorums say.
 //!
-//! Who has a write is read off the wire: whoever answers that it is merged, and whoever coordinates it; also merged with what
-//! came after it, since a coordinator sends on what it has by then. That is an upper bound of what the coordinator knew when it
-//! answered.
+//! Who has a write is read off the wire: whoever answers that it is merged, and whoever coordinates it; also merged
+//! with what came after it, since a coordinator sends on what it has by then. That is an upper bound of what the
+//! coordinator knew when it answered.
 
 use super::NodeAt;
 use crate::check::history::KeyName;

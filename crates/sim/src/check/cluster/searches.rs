@@ -1,11 +1,12 @@
-//! An index query tells, over all its pages, what was asked for and nothing else: rows that somebody wrote, in order, each once,
-//! on pages of the size that was asked for. One that ends has all rows that every primary is bound to show, and none that
-//! every primary is bound not to show; whatever keeps it from that is an error, never an end.
+//! An index query tells, over all its pages, what was asked for and nothing else: rows that somebody wrote, in order,
+//! each once, on pages of the size that was asked for. One that ends has all rows that every primary is bound to show,
+//! and none that every primary is bound not to show; whatever keeps it from that is an error, never an end.
 //!
-//! One replica of each partition is asked, as in Riak, and may have missed what others have. So a row is bound to be told if
-//! each primary had said when the query began that it has the write that it comes from, and nobody tries to replace that, ever;
-//! it is bound not to be told if each primary had said that it has something that had replaced every such write. Both are
-//! known only where siblings are kept: elsewhere clocks decide. That an object is there is known as for listings (`listings.rs`).
+//! One replica of each partition is asked, as in Riak, and may have missed what others have. So a row is bound to be
+//! told if each primary had said when the query began that it has the write that it comes from, and nobody tries to
+//! replace that, ever; it is bound not to be told if each primary had said that it has something that had replaced
+//! every such write. Both are known only where siblings are kept: elsewhere clocks decide. That an object is there is
+//! known as for listings (`listings.rs`).
 
 use super::history::KeyHistory;
 use super::{Checks, NodeAt};

@@ -1,5 +1,5 @@
-//! Trees of hashes say what stores have: whenever a node holds one against what a fold finds, they agree. What was written without
-//! looking at what was there is left out; the node says so itself.
+//! Trees of hashes say what stores have: whenever a node holds one against what a fold finds, they agree. What was
+//! written without looking at what was there is left out; the node says so itself.
 
 use super::NodeAt;
 use crate::check::{Verdict, Violation};
