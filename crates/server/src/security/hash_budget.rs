@@ -17,9 +17,10 @@
 use base::Monotonic;
 use std::time::Duration;
 
-/// The percentage of a processor that wrong passwords get. The thread that hashes may use a tenth in each window of two
-/// seconds: the rest up to that is for one hash more in a window, and for its work around the hashes.
-const SHARE_PERCENT: u32 = 8;
+/// The percentage of a processor that wrong passwords get. Requests that meet a hash on their processor are slower: with
+/// 8 % of one, on a machine of two, the slowest hundredth of the reads took a quarter longer. The thread that hashes may
+/// use a tenth; the rest is for bursts, and for its work around the hashes.
+const SHARE_PERCENT: u32 = 5;
 
 /// Hashes at once: mistakes of people in the same moment.
 const BURST: u32 = 12;
@@ -29,7 +30,7 @@ const RESERVE: u32 = 6;
 
 /// The most that is owed, in hashes. Those of familiar addresses count without being refused, and must not shut out the
 /// others for longer than some ten seconds.
-const OWED_MAX: u32 = 60;
+const OWED_MAX: u32 = 40;
 
 /// The time of a hash before the first one.
 const FIRST_EXPECTED: Duration = Duration::from_millis(15);
@@ -119,9 +120,9 @@ mod tests {
     fn wrong_passwords_get_their_share_of_the_time() {
         let mut budget = HashBudget::default();
         assert_eq!(guess(&mut budget, false, at(0)), 12);
-        assert_eq!((guess(&mut budget, false, at(187)), guess(&mut budget, false, at(188))), (0, 1));
-        let later: usize = (1..=60).map(|second| guess(&mut budget, false, at(188 + 1_000 * second))).sum();
-        assert_eq!(later, 320, "in a minute, of 15 ms each");
+        assert_eq!((guess(&mut budget, false, at(299)), guess(&mut budget, false, at(300))), (0, 1));
+        let later: usize = (1..=60).map(|second| guess(&mut budget, false, at(300 + 1_000 * second))).sum();
+        assert_eq!(later, 200, "in a minute, of 15 ms each");
     }
 
     #[test]
@@ -135,7 +136,7 @@ mod tests {
             .collect();
         let most = hashes.windows(WINDOW).map(|window| window.iter().sum::<usize>()).max().unwrap();
         assert!(FIRST_EXPECTED * most as u32 <= Duration::from_millis(2_000 / 10), "{most} hashes");
-        assert!(FIRST_EXPECTED * hashes.iter().sum::<usize>() as u32 >= Duration::from_secs(60) / 13);
+        assert!(FIRST_EXPECTED * hashes.iter().sum::<usize>() as u32 >= Duration::from_secs(60) / 21);
     }
 
     #[test]
@@ -215,14 +216,14 @@ mod tests {
                         budget.note_right(took);
                     } else {
                         budget.note_wrong(took, now);
-                        model.charges.push((then, nanos(took), 60 * nanos(budget.expected)));
+                        model.charges.push((then, nanos(took), i64::from(OWED_MAX) * nanos(budget.expected)));
                         wrong.push((then, nanos(took)));
                     }
                 }
                 assert_eq!(nanos(budget.owed), model.owed(then), "seed {seed}, {then} ns");
             }
 
-            // No hash takes longer than 34 ms. Less than 60 of them are owed, so that nothing is forgotten.
+            // No hash takes longer than 34 ms. Less than 40 of them are owed, so that nothing is forgotten.
             assert!(wrong.len() > 50, "seed {seed}: the budget is used");
             let burst = i64::from(BURST) * 34_000_000;
             for (first, &(from, _)) in wrong.iter().enumerate() {
