@@ -207,9 +207,7 @@ impl ConsistentGroups {
     ) {
         self.note_damage(pending.group, &found);
         let current = found.map_err(store_error);
-        let epoch = self.epoch(pending.group);
-        let current =
-            current.and_then(|found| Current::of(found.as_ref().map(|found| &found.head[..]), epoch));
+        let current = current.and_then(|found| Current::of(found.as_ref().map(|found| &found.head[..])));
         let current = match current {
             Ok(current) => current,
             Err(error) => return pending.reply(env, Err(error)),
@@ -331,12 +329,7 @@ impl ConsistentGroups {
         if is_unusable && !leads && !matches!(pending.reply_to, ReplyTo::Leader(..)) {
             return self.todo.push_back(super::Todo::Dispatch(Box::new(pending)));
         }
-        respond(env, &pending, found, self.epoch(pending.group));
-    }
-
-    /// The epoch of a group.
-    fn epoch(&self, key: GroupKey) -> u16 {
-        self.groups.get(&key).map_or(0, |held| held.group.epoch())
+        respond(env, &pending, found);
     }
 
     /// Ends a request of a group that this store has left: its write may be applied.
@@ -355,11 +348,11 @@ fn want_of(pending: &Pending) -> Want {
 }
 
 /// Answers a confirmed read.
-fn respond(env: &mut Env, pending: &Pending, found: Result<Option<Found>, engine::Error>, epoch: u16) {
+fn respond(env: &mut Env, pending: &Pending, found: Result<Option<Found>, engine::Error>) {
     let Request::Get(get) = &pending.request else { unreachable!("only reads are answered with an object") };
     let response = found.map_err(store_error).and_then(|found| {
         let object = found.map(|found| (found.head, found.value.unwrap_or_default()));
-        get_response(get, object, epoch)
+        get_response(get, object)
     });
     let result: Result<Response, Error> = response;
     pending.reply(env, result);
