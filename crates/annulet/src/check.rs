@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             repair::repair(&mut out, store, folder, &options)?;
             (summary, _) = check(&mut out, store, folder)?;
         }
-        // A start may lose more: what damaged records of the journal's end were, which no table has.
+        // A start may lose more: the damaged records of the journal's end, which no table has.
         if args.accept_loss && summary.lost_ranges + summary.damaged > 0 {
             repair::accept_losses(&mut out, store, folder)?;
             (summary, _) = check(&mut out, store, folder)?;

@@ -146,8 +146,8 @@ impl LostRanges {
         self.check_missing_since(key, Seq(0))
     }
 
-    /// The same for a reader that has dropped `key` with the version `dropped_at`, 0 for never: what was lost before is
-    /// gone anyway.
+    /// The same for a reader that has dropped `key` with the version `dropped_at`, 0 for never: earlier versions are gone
+    /// anyway.
     #[inline]
     pub fn check_missing_since(&self, key: &[u8], dropped_at: Seq) -> Result<(), Error> {
         match self.0.is_empty() {

@@ -22,7 +22,7 @@ pub(crate) const PEER: &str = "peer";
 /// The label with a level's number.
 pub(crate) const LEVEL: &str = "level";
 
-/// What the table says of a family: the same for all readings.
+/// A family of the table: the same for all readings.
 pub(crate) struct Family {
     /// Its name, without the unit that the library puts behind it.
     name: &'static str,

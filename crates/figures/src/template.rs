@@ -1,6 +1,6 @@
 //! The text of readings with the same series, without its numbers.
 //!
-//! 1. The library writes the text of one reading. What stands behind the last space of a line is a number, unless the
+//! 1. The library writes the text of one reading. The end of a line, behind its last space, is a number, unless the
 //!    line is a comment. Labels may have spaces, a number has none.
 //! 2. The numbers of another reading are filled in, in the order of the series.
 //!
@@ -25,7 +25,7 @@ pub(crate) struct Template {
     gaps: Vec<usize>,
 }
 
-/// What is fixed of a series.
+/// The fixed part of a series.
 #[derive(Debug)]
 struct Outline {
     row: usize,

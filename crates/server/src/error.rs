@@ -106,8 +106,8 @@ impl From<FilesError> for Error {
 fn store_advice(cause: &engine::Error) -> &'static str {
     match cause {
         engine::Error::Damaged(_) => {
-            ": `annulet check --repair` rebuilds what the journal has, and --accept-loss gives the rest up, which other \
-             replicas may have"
+            ": `annulet check --repair` rebuilds tables from the journal, and --accept-loss gives the rest up, which \
+             other replicas may have"
         }
         _ => "",
     }

@@ -9,23 +9,24 @@
 //! connection.
 
 use super::Context;
+use super::beside::beside;
 use super::connection::Connection;
 use crate::Result;
 use crate::load::{Load, Op};
-use crate::measure::{Cost, Servers};
+use crate::measure::Servers;
 use crate::nodes::Cluster;
 use crate::report::Report;
 use crate::rows::{Bar, Spec};
 use crate::stats::{median, percentile_us};
 use rustix::process::{Pid, Signal, kill_process};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 /// Connections of the load: twice the requests that are under way at the end of a pause.
 const CONNECTIONS: usize = 32;
 
-/// Reads a second: a tenth of what a small machine can do.
+/// Reads a second: a tenth of the capacity of a small machine.
 const RATE: u32 = 500;
 
 /// The length of a pause in the first round, and the time between two. More than one read in a hundred begins in a
@@ -66,7 +67,8 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     for number in 0..context.plan.rounds {
         let length = PAUSE_MIN.mul_f64(1.0 + number as f64 / context.plan.rounds as f64);
         let before = buckets_of(&nodes)?;
-        let cost = with_pauses((last, length), || asked.cost(&load, context.plan.window))?;
+        let pause = |ended: &Receiver<()>| pause((last, length), ended);
+        let cost = beside(pause, || asked.cost(&load, context.plan.window))?;
         let told = quantile_us(&growth(&before, &buckets_of(&nodes)?), PERCENT / 100.0);
         let told = told.ok_or("no request is in the histograms")?;
         rounds.push((told, percentile_us(&cost.outcome.latencies, PERCENT)));
@@ -79,19 +81,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     report.push(row.also("p99_us_of_generator", values(|round| round.1)))
 }
 
-/// Measures while a node is paused for this length again and again.
-fn with_pauses(paused: (Pid, Duration), measure: impl FnOnce() -> Result<Cost>) -> Result<Cost> {
-    let (end, ended) = channel();
-    thread::scope(|scope| {
-        let pauser = scope.spawn(move || pause(paused, &ended));
-        let measured = measure();
-        drop(end);
-        pauser.join().map_err(|_| "the pauser panicked")??;
-        measured
-    })
-}
-
-/// Pauses a node until the other end of the channel is dropped.
+/// Pauses a node for a length again and again, until the other end of the channel is dropped.
 fn pause((node, length): (Pid, Duration), ended: &Receiver<()>) -> Result<()> {
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(BETWEEN) {
         kill_process(node, Signal::STOP)?;

@@ -4,6 +4,7 @@
 //! the rounds.
 
 use super::Context;
+use super::beside::beside;
 use super::connection::Connection;
 use crate::Result;
 use crate::load::{Load, Op};
@@ -12,8 +13,7 @@ use crate::report::Report;
 use crate::rows::{Bar, Spec};
 use crate::stats::{median, percentile_us};
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 /// Time between two scrapes of a node: ten a second.
@@ -62,25 +62,14 @@ fn round(context: &Context, nodes: &Cluster, number: usize) -> Result<Round> {
         let cost = nodes.servers.cost(&load, context.plan.window)?;
         Ok(percentile_us(&cost.outcome.latencies, PERCENT))
     };
+    let scrapes = |ended: &Receiver<()>| scrape(&nodes.http, ended);
     if number.is_multiple_of(2) {
         let without = p99()?;
-        Ok(Round { without, with: scraped(&nodes.http, p99)? })
+        Ok(Round { without, with: beside(scrapes, p99)? })
     } else {
-        let with = scraped(&nodes.http, p99)?;
+        let with = beside(scrapes, p99)?;
         Ok(Round { without: p99()?, with })
     }
-}
-
-/// Measures while nodes are scraped.
-fn scraped(nodes: &[SocketAddr], measure: impl FnOnce() -> Result<f64>) -> Result<f64> {
-    let (end, ended) = channel();
-    thread::scope(|scope| {
-        let scraper = scope.spawn(move || scrape(nodes, &ended));
-        let measured = measure();
-        drop(end);
-        scraper.join().map_err(|_| "the scraper panicked")??;
-        measured
-    })
 }
 
 /// Scrapes nodes until the other end of the channel is dropped.

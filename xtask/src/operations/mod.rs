@@ -7,6 +7,7 @@
 //! Left out: clusters of more nodes, and the faults under which alerts fire, which `tests/alerts` makes.
 
 mod answers;
+mod beside;
 mod connection;
 mod histogram;
 mod load;

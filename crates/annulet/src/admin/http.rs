@@ -200,8 +200,7 @@ impl Node {
     }
 }
 
-/// Why an answer to a request for `/stats` does not say where the node serves protocol buffers, and what to do about
-/// it.
+/// The error for an answer to a request for `/stats` without the address of protocol buffers: the cause, and the remedy.
 fn port_unknown(answer: &Answer) -> String {
     let told = answer.body["error"].as_str().or(answer.body.as_str()).unwrap_or_default();
     match answer.status {

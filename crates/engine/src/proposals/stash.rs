@@ -344,7 +344,7 @@ impl Stash {
         numbers.sort_unstable();
         for &number in &numbers {
             let known = self.group(number);
-            // A mark may have been found behind what made it suspect.
+            // A mark may have been found behind the damage that made it suspect.
             known.clear_suspicion();
             if known.entries.is_empty() {
                 // Most groups: nothing can be dropped.

@@ -301,7 +301,7 @@ impl Store {
     }
 
     /// The same for an owner that has dropped these keys with the version `dropped_at`, and written anew those that are
-    /// still there: what was lost before does not count.
+    /// still there: earlier losses do not count.
     ///
     /// # Errors
     /// As for [`Store::scan`].

@@ -11,7 +11,7 @@
 //! * A birth counts only in the life of the store that wrote it: a restored store has a new incarnation, so it has
 //!   none. The entry stays until the store gets a birth, and tells until then that it was restored.
 //! * A store that adopted groups is held back again if its birth was never registered.
-//! * What the store lost before it kept its birth was promised by another voter.
+//! * Promises that the store lost before it kept its birth were another voter's.
 //!
 //! Left out: backends other than annulet's, which keep none, so their nodes register no stores.
 //!

@@ -6,6 +6,7 @@ use crate::common::{HandClock, Hold, open_store};
 use base::rng::SplitMix64;
 use engine::backup::renewed;
 use engine::lost::LostRange;
+use engine::manifest::ManifestState;
 use engine::{Damage, Durability, Options, Seq, manifest};
 use node::{FoundBirth, Layout, Output, Reaping, Shard, ShardConfig, ShardId, layout, read_birth};
 use object::key;
@@ -63,6 +64,17 @@ fn told(shard: &mut Shard) -> Vec<Birth> {
     births.collect()
 }
 
+/// Has the store of a new folder keep birth 7, ends it, and changes its manifest.
+fn keep_and_change(data: &Path, hold: &Arc<Hold>, change: impl FnOnce(ManifestState) -> ManifestState) {
+    let (mut shard, _) = open(data, hold);
+    shard.keep_birth(birth(7));
+    told(&mut shard);
+    drop(shard);
+    let (disk, dir) = (&mut OsDisk::blocking(), layout::shard_dir(data, 0));
+    let state = manifest::find(disk, &dir).unwrap().unwrap().state;
+    manifest::write(disk, &dir, &change(state)).unwrap();
+}
+
 #[test]
 fn a_birth_is_told_when_it_is_durable_and_outlives_a_crash() {
     let data = tempfile::tempdir().unwrap();
@@ -103,16 +115,11 @@ fn a_birth_that_cannot_be_written_is_not_told() {
 
 #[test]
 fn a_restored_store_has_no_birth_until_it_gets_one() {
-    let data = tempfile::tempdir().unwrap();
-    let hold = Arc::default();
-    let (mut shard, _) = open(data.path(), &hold);
-    shard.keep_birth(birth(7));
-    told(&mut shard);
-    drop(shard);
-    let (disk, dir) = (&mut OsDisk::blocking(), layout::shard_dir(data.path(), 0));
-    let state = manifest::find(disk, &dir).unwrap().unwrap().state;
-    let incarnation = state.incarnation + 1;
-    manifest::write(disk, &dir, &renewed(state, incarnation)).unwrap();
+    let (data, hold) = (tempfile::tempdir().unwrap(), Arc::default());
+    keep_and_change(data.path(), &hold, |state| {
+        let incarnation = state.incarnation + 1;
+        renewed(state, incarnation)
+    });
     let restored = FoundBirth { stored: None, is_complete: true, is_restored: true, is_alone: false };
     assert_eq!(open(data.path(), &hold).1, restored);
     let (mut shard, found) = open(data.path(), &hold);
@@ -126,21 +133,16 @@ fn a_restored_store_has_no_birth_until_it_gets_one() {
 
 #[test]
 fn a_loss_costs_the_birth_that_it_may_concern_and_no_later_one() {
-    let data = tempfile::tempdir().unwrap();
-    let hold = Arc::default();
-    let (mut shard, _) = open(data.path(), &hold);
-    shard.keep_birth(birth(7));
-    told(&mut shard);
-    drop(shard);
-    let (disk, dir) = (&mut OsDisk::blocking(), layout::shard_dir(data.path(), 0));
-    let mut state = manifest::find(disk, &dir).unwrap().unwrap().state;
-    let damage = Damage { file: "1.seg".to_owned(), offset: 64, what: "record header checksum" };
-    let group = [key::TAG_GROUP];
-    for keys in [(key::BIRTH, key::BIRTH), (&group[..], &[key::TAG_GROUP, 0xff][..])] {
-        state.lost.push(LostRange::of_keys(keys.0, keys.1, Seq(1_000), damage.clone()));
-    }
-    state.last_seq = Seq(1_000);
-    manifest::write(disk, &dir, &state).unwrap();
+    let (data, hold) = (tempfile::tempdir().unwrap(), Arc::default());
+    keep_and_change(data.path(), &hold, |mut state| {
+        let damage = Damage { file: "1.seg".to_owned(), offset: 64, what: "record header checksum" };
+        let group = [key::TAG_GROUP];
+        for keys in [(key::BIRTH, key::BIRTH), (&group[..], &[key::TAG_GROUP, 0xff][..])] {
+            state.lost.push(LostRange::of_keys(keys.0, keys.1, Seq(1_000), damage.clone()));
+        }
+        state.last_seq = Seq(1_000);
+        state
+    });
     let (mut shard, found) = open(data.path(), &hold);
     assert_eq!((found.stored, found.is_complete), (None, false), "a newer one may be lost");
     shard.keep_birth(birth(8));

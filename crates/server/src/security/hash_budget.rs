@@ -17,9 +17,9 @@
 use base::Monotonic;
 use std::time::Duration;
 
-/// The percentage of a processor that wrong passwords get. Requests that meet a hash on their processor are slower: with
-/// 8 % of one, on a machine of two, the slowest hundredth of the reads took a quarter longer. The thread that hashes may
-/// use a tenth; the rest is for bursts, and for its work around the hashes.
+/// The percentage of a processor that wrong passwords get. Requests that meet a hash on their processor are slower:
+/// with 8 % of one, on a machine of two, the slowest hundredth of the reads took a quarter longer. The thread that
+/// hashes may use a tenth; the rest is for bursts, and for its work around the hashes.
 const SHARE_PERCENT: u32 = 5;
 
 /// Hashes at once: mistakes of people in the same moment.

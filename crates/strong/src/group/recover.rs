@@ -2,7 +2,8 @@
 //!
 //! The survivors become all voters of the group, in another epoch. Writes that none of them has are lost, even if
 //! they were acknowledged; the report names the last entry of each survivor. Versions of the new epoch are above all
-//! versions of earlier ones, so no context of a client that saw a lost write matches again.
+//! versions of earlier ones, so a context of a lost write matches no later one. It may match an entry that a survivor
+//! has not applied: that one has the lost write's index, and keeps its epoch.
 //!
 //! 1. The operator declares members lost: the cluster never registers their stores again, and begins an epoch.
 //! 2. Each survivor's store is asked for its report.
