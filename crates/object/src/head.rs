@@ -99,6 +99,18 @@ impl Head {
         &self.siblings
     }
 
+    /// The same head under another dot, with that dot alone as its context.
+    ///
+    /// # Panics
+    /// If it has several siblings.
+    pub fn with_dot(mut self, dot: Dot) -> Head {
+        assert_eq!(self.siblings.len(), 1, "several siblings have several dots");
+        self.siblings[0].dot = dot;
+        let mut context = Context::new();
+        context.add(dot);
+        Head::new(context, self.siblings)
+    }
+
     pub(crate) fn into_parts(self) -> (Context, Vec<SiblingHead>) {
         (self.context, self.siblings)
     }

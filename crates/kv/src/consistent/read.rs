@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::version::version_in;
+use super::version::{shown, version_in};
 use crate::error::Error;
 use crate::get::decode_context;
 use crate::limits::Limits;
@@ -19,25 +19,30 @@ pub fn check_get(request: &GetRequest, limits: &Limits) -> Result<(), Error> {
     decode_context(request.if_modified.as_ref()).map(drop)
 }
 
-/// The response to a confirmed read. `found`: head and value as they are stored, if anything is.
+/// The response to a confirmed read in an epoch. `found`: head and value as they are stored, if anything is.
 ///
 /// A deleted key is absent: its context is not given out, since no write may rest on it.
 ///
 /// # Errors
 /// [`Error::Damaged`] for stored bytes that are no object; [`Error::BadContext`].
-pub fn get_response(request: &GetRequest, found: Option<(Bytes, Bytes)>) -> Result<Response, Error> {
+pub fn get_response(
+    request: &GetRequest,
+    found: Option<(Bytes, Bytes)>,
+    epoch: u16,
+) -> Result<Response, Error> {
     let absent = Response::NotFound { deleted_context: None };
     let Some((head, value)) = found else { return Ok(absent) };
     let Some(version) = super::version_of(&head)? else { return Ok(absent) };
     let known = decode_context(request.if_modified.as_ref())?;
     let is_known =
         |version| known.is_some_and(|it| version_in(it.entries().iter().copied()) == Some(version));
-    if is_known(version) {
+    if is_known(version.in_epoch(epoch)) {
         return Ok(Response::Unchanged);
     }
     let value = match request.head {
         true => None,
         false => Some(checked_values(view(&head)?.values_len(), value)?),
     };
+    let head = shown(head, version, epoch)?;
     Ok(Response::Found(Found { head, value, newest_only: false }))
 }

@@ -78,7 +78,7 @@ fn a_plan_says_what_its_object_is() {
     assert_eq!(parsed.siblings()[0].dot, Dot::new(ACTOR, 12));
     assert_eq!((parsed.newest_time(), parsed.is_tombstone()), (AT.0, false));
     assert_eq!(version_of(&head), Ok(Some(version)));
-    assert_eq!(Current::of(Some(&head)), Ok(Current { version: Some(version) }));
+    assert_eq!(Current::of(Some(&head), 0), Ok(Current { version: Some(version) }));
     assert_eq!(plan.object(version, AT), (head, value), "as often as it is asked for");
 
     let plan = Plan::delete(DeleteRequest::new(bucket(), Bytes::from_static(b"k")), &props()).unwrap();
@@ -90,7 +90,7 @@ fn a_plan_says_what_its_object_is() {
         "replicas make the same without the leader"
     );
     assert_eq!(version_of(&head), Ok(None));
-    assert_eq!(Current::of(None), Ok(Current::default()));
+    assert_eq!(Current::of(None, 0), Ok(Current::default()));
 }
 
 #[test]
@@ -323,30 +323,50 @@ fn a_write_answers_as_much_as_was_asked_for() {
     assert_eq!(plan.response(&head, &value), Response::Deleted);
 }
 
+/// The response in the first epoch.
+fn get_response_of_0(request: &GetRequest, found: Option<(Bytes, Bytes)>) -> Result<Response, Error> {
+    get_response(request, found, 0)
+}
+
+/// A recovery may have lost a write whose version another one has now.
+#[test]
+fn an_epoch_names_the_versions_of_earlier_ones_anew() {
+    let (old, new) = (Version::new(0, 9), Version::new(2, 9));
+    let (head, value) = object_of("v", old);
+    let read = |request: &GetRequest| get_response(request, Some((head.clone(), value.clone())), 2);
+    let shown = Found { head: object_of("v", new).0, value: Some(value.clone()), newest_only: false };
+    assert_eq!(read(&get()), Ok(Response::Found(shown.clone())));
+    let if_modified = |version| GetRequest { if_modified: seen(version), ..get() };
+    assert_eq!(read(&if_modified(old)), Ok(Response::Found(shown)), "a context of the time before");
+    assert_eq!(read(&if_modified(new)), Ok(Response::Unchanged));
+    assert_eq!(Current::of(Some(&head), 2), Ok(Current { version: Some(new) }));
+    assert_eq!(stored_version(&head), Ok(old), "stores keep it");
+}
+
 #[test]
 fn a_read_tells_of_the_object_and_of_no_tombstone() {
     let version = Version(9);
     let (head, value) = object_of("v", version);
     let stored = || Some((head.clone(), value.clone()));
     let found = |value| Ok(Response::Found(Found { head: head.clone(), value, newest_only: false }));
-    assert_eq!(get_response(&get(), stored()), found(Some(value.clone())));
+    assert_eq!(get_response_of_0(&get(), stored()), found(Some(value.clone())));
     let only_head = GetRequest { head: true, ..get() };
-    assert_eq!(get_response(&only_head, stored()), found(None));
+    assert_eq!(get_response_of_0(&only_head, stored()), found(None));
     let if_modified = |version| GetRequest { if_modified: seen(version), ..get() };
-    assert_eq!(get_response(&if_modified(version), stored()), Ok(Response::Unchanged));
+    assert_eq!(get_response_of_0(&if_modified(version), stored()), Ok(Response::Unchanged));
     for other in [Version(8), Version(10)] {
-        assert_eq!(get_response(&if_modified(other), stored()), found(Some(value.clone())));
+        assert_eq!(get_response_of_0(&if_modified(other), stored()), found(Some(value.clone())));
     }
 
     let absent = Ok(Response::NotFound { deleted_context: None });
     let asked = GetRequest { deleted_context: true, ..if_modified(version) };
-    assert_eq!(get_response(&asked, None), absent);
-    assert_eq!(get_response(&asked, Some((tombstone(version), Bytes::new()))), absent);
+    assert_eq!(get_response_of_0(&asked, None), absent);
+    assert_eq!(get_response_of_0(&asked, Some((tombstone(version), Bytes::new()))), absent);
 
     let cut = Some((head.clone(), Bytes::new()));
-    assert!(matches!(get_response(&get(), cut), Err(Error::Damaged(_))));
+    assert!(matches!(get_response_of_0(&get(), cut), Err(Error::Damaged(_))));
     let junk = Some((Bytes::from_static(b"junk"), Bytes::new()));
-    assert!(matches!(get_response(&get(), junk), Err(Error::Damaged(_))));
+    assert!(matches!(get_response_of_0(&get(), junk), Err(Error::Damaged(_))));
 }
 
 #[test]
@@ -415,7 +435,7 @@ proptest! {
     fn random_heads_never_panic(head in prop::collection::vec(any::<u8>(), 0..64)) {
         let is_value = version_of(&head).is_ok_and(|version| version.is_some());
         let only_head = GetRequest { head: true, ..get() };
-        let told = get_response(&only_head, Some((head.into(), Bytes::new())));
+        let told = get_response_of_0(&only_head, Some((head.into(), Bytes::new())));
         prop_assert_eq!(is_value, !matches!(told, Err(_) | Ok(Response::NotFound { .. })));
     }
 }

@@ -5,7 +5,7 @@ use object::{Actor, Context, Dot, Metadata, Object, Policy, Put};
 use strong::group::{Condition, Version};
 
 use crate::error::Error;
-use crate::stored_head::{encode, view};
+use crate::stored_head::{decode, encode, view};
 
 /// The actor of all versions of consistent objects. Stores draw theirs from 64 random bits.
 pub const ACTOR: Actor = Actor::CONSISTENT;
@@ -21,12 +21,22 @@ pub struct Current {
 }
 
 impl Current {
-    /// Of the stored head, if there is one.
+    /// Of the stored head, if there is one, in a group of an epoch.
     ///
     /// # Errors
     /// Those of [`version_of`].
-    pub fn of(head: Option<&[u8]>) -> Result<Current, Error> {
-        Ok(Current { version: head.map(version_of).transpose()?.flatten() })
+    pub fn of(head: Option<&[u8]>, epoch: u16) -> Result<Current, Error> {
+        let version = head.map(version_of).transpose()?.flatten();
+        Ok(Current { version: version.map(|version| version.in_epoch(epoch)) })
+    }
+}
+
+/// A stored head as clients see it in an epoch: under the epoch's name of its version.
+pub(super) fn shown(head: Bytes, stored: Version, epoch: u16) -> Result<Bytes, Error> {
+    let shown = stored.in_epoch(epoch);
+    match shown == stored {
+        true => Ok(head),
+        false => Ok(encode(&decode(&head)?.with_dot(Dot::new(ACTOR, shown.0)))),
     }
 }
 

@@ -33,7 +33,7 @@ struct Replica {
 impl Replica {
     fn apply(&mut self, key: &Bytes, plan: &Plan) -> Result<Response, Error> {
         let stored = self.objects.get(key).map(|(head, _)| &head[..]);
-        let current = Current::of(stored)?.version;
+        let current = Current::of(stored, 0)?.version;
         let holds = match plan.condition() {
             Condition::None => true,
             Condition::Absent => current.is_none(),
@@ -56,7 +56,7 @@ impl Replica {
     }
 
     fn get(&self, key: &Bytes) -> Result<Response, Error> {
-        get_response(&GetRequest::new(bucket(), key.clone()), self.objects.get(key).cloned())
+        get_response(&GetRequest::new(bucket(), key.clone()), self.objects.get(key).cloned(), 0)
     }
 }
 

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use engine::{Found, Lookup, Want};
 use kv::consistent::stored_version;
 use strong::catch_up::Item;
-use strong::group::{Entry, Version};
+use strong::group::Entry;
 
 use super::ConsistentGroups;
 use super::group::GroupKey;
@@ -27,8 +27,8 @@ pub(super) struct IncomingPart {
     /// The group's keys are dropped before.
     drops: bool,
     items: Vec<Item>,
-    /// The newest version that the ledger has of a key of the part.
-    stored: BTreeMap<Bytes, Version>,
+    /// The index of the newest version that the ledger has of a key of the part. Epochs share one order of indexes.
+    stored: BTreeMap<Bytes, u64>,
     /// Lookups that wait for the disk.
     missing: usize,
 }
@@ -43,31 +43,31 @@ impl IncomingPart {
     pub fn newer_items(&self) -> impl Iterator<Item = &Item> {
         self.items
             .iter()
-            .filter(|item| self.stored.get(&item.key).is_none_or(|stored| *stored < item.version))
+            .filter(|item| self.stored.get(&item.key).is_none_or(|stored| *stored < item.version.index()))
     }
 
     /// Notes the versions of entries that are applied now.
-    pub fn on_applied(&mut self, entries: &[Entry], epoch: u16) {
+    pub fn on_applied(&mut self, entries: &[Entry]) {
         if self.items.is_empty() {
             return;
         }
         for entry in entries {
             if let Some(write) = entry.payload.write() {
-                self.note(write.key.clone(), Version::new(epoch, entry.index));
+                self.note(write.key.clone(), entry.index);
             }
         }
     }
 
-    fn note(&mut self, key: Bytes, version: Version) {
-        let stored = self.stored.entry(key).or_insert(version);
-        *stored = version.max(*stored);
+    fn note(&mut self, key: Bytes, index: u64) {
+        let stored = self.stored.entry(key).or_insert(index);
+        *stored = index.max(*stored);
     }
 
     fn on_found(&mut self, key: &Bytes, found: Result<Option<Found>, engine::Error>) {
         // A head that is damaged, or of another kind, is replaced.
         let version = found.ok().flatten().and_then(|found| stored_version(&found.head).ok());
         if let Some(version) = version {
-            self.note(key.clone(), version);
+            self.note(key.clone(), version.index());
         }
     }
 }
@@ -122,7 +122,7 @@ impl ConsistentGroups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strong::group::{Payload, Write};
+    use strong::group::{Payload, Version, Write};
 
     fn item(key: &'static str, index: u64) -> Item {
         Item { key: Bytes::from_static(key.as_bytes()), version: Version::new(0, index), object: None }
@@ -137,14 +137,14 @@ mod tests {
         let items = vec![item("a", 5), item("b", 6), item("c", 7)];
         let mut part = IncomingPart { items: items.clone(), ..IncomingPart::default() };
         assert_eq!(newer(&part), items);
-        part.note(Bytes::from_static(b"b"), Version::new(0, 4));
+        part.note(Bytes::from_static(b"b"), 4);
         assert_eq!(newer(&part), items, "an older version");
 
         let entry = |key: &'static [u8], index| {
             let write = Write { key: Bytes::from_static(key), object: None };
             Entry { index, term: 1, payload: Payload::Write(write) }
         };
-        part.on_applied(&[entry(b"a", 5), entry(b"b", 8), entry(b"d", 9)], 0);
+        part.on_applied(&[entry(b"a", 5), entry(b"b", 8), entry(b"d", 9)]);
         assert_eq!(newer(&part), [item("c", 7)], "an equal and a newer version");
     }
 }

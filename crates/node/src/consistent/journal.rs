@@ -174,8 +174,7 @@ impl ConsistentGroups {
         let held = self.groups.get_mut(&key).expect("its outputs are carried out");
         held.known.clear();
         held.proposed.apply(last.index);
-        let epoch = held.group.epoch();
-        held.part.on_applied(entries, epoch);
+        held.part.on_applied(entries);
         for entry in entries {
             match &entry.payload {
                 Payload::Write(write) if write.object.is_none() => self.note_deletion(env, key, entry.index),

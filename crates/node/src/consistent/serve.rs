@@ -35,8 +35,8 @@ pub(super) struct Serving {
 
 /// A lookup that waits for the disk.
 pub(super) enum WaitingLookup {
-    /// Of a confirmed read.
-    Read(Box<Pending>),
+    /// Of a confirmed read; with the epoch of its group then.
+    Read { pending: Box<Pending>, epoch: u16 },
     /// Of a write that is not proposed; with the applied index of its group then.
     Write { pending: Box<Pending>, plan: Box<Plan>, applied: u64 },
     /// Of a key whose entry is to be applied.
@@ -104,7 +104,9 @@ impl Served {
     /// All requests.
     pub fn pendings_mut(&mut self) -> impl Iterator<Item = &mut Pending> {
         let looking = self.lookups.values_mut().filter_map(|lookup| match lookup {
-            WaitingLookup::Read(pending) | WaitingLookup::Write { pending, .. } => Some(&mut **pending),
+            WaitingLookup::Read { pending, .. } | WaitingLookup::Write { pending, .. } => {
+                Some(&mut **pending)
+            }
             _ => None,
         });
         self.tokens.values_mut().map(|serving| &mut serving.pending).chain(looking)
@@ -119,7 +121,7 @@ impl Served {
 
 impl WaitingLookup {
     fn is_of_request(&self) -> bool {
-        matches!(self, WaitingLookup::Read(_) | WaitingLookup::Write { .. })
+        matches!(self, WaitingLookup::Read { .. } | WaitingLookup::Write { .. })
     }
 }
 
@@ -207,7 +209,9 @@ impl ConsistentGroups {
     ) {
         self.note_damage(pending.group, &found);
         let current = found.map_err(store_error);
-        let current = current.and_then(|found| Current::of(found.as_ref().map(|found| &found.head[..])));
+        let epoch = self.epoch(pending.group);
+        let current =
+            current.and_then(|found| Current::of(found.as_ref().map(|found| &found.head[..]), epoch));
         let current = match current {
             Ok(current) => current,
             Err(error) => return pending.reply(env, Err(error)),
@@ -237,7 +241,7 @@ impl ConsistentGroups {
         found: Result<Option<Found>, engine::Error>,
     ) {
         match lookup {
-            WaitingLookup::Read(pending) => self.end_read(env, *pending, found),
+            WaitingLookup::Read { pending, epoch } => self.end_read(env, *pending, epoch, found),
             WaitingLookup::Write { pending, plan, applied } => {
                 let held = self.groups.get(&pending.group);
                 let is_ready = held.is_some_and(|held| held.group.is_ready() && !held.is_held());
@@ -304,12 +308,14 @@ impl ConsistentGroups {
 
     /// Looks the key of a confirmed read up.
     fn look_up(&mut self, env: &mut Env, mut pending: Pending) {
+        let epoch = self.epoch(pending.group);
         let want = want_of(&pending);
         match env.store.lookup_since(&pending.ledger_key(), want, self.dropped_at(pending.group)) {
-            Lookup::Done(found) => self.end_read(env, pending, found),
+            Lookup::Done(found) => self.end_read(env, pending, epoch, found),
             Lookup::NeedsIo(id) => {
                 self.note_lookup(env, &mut pending, want);
-                self.served.wait_for(id, WaitingLookup::Read(Box::new(pending)));
+                let pending = Box::new(pending);
+                self.served.wait_for(id, WaitingLookup::Read { pending, epoch });
             }
         }
     }
@@ -322,14 +328,27 @@ impl ConsistentGroups {
 
     /// Ends a confirmed read. A follower with damage asks its leader. Damage at a leader is the client's answer, and
     /// another voter leads next.
-    fn end_read(&mut self, env: &mut Env, pending: Pending, found: Result<Option<Found>, engine::Error>) {
+    ///
+    /// `epoch`: the group's at the confirmation. It may have been unloaded since.
+    fn end_read(
+        &mut self,
+        env: &mut Env,
+        pending: Pending,
+        epoch: u16,
+        found: Result<Option<Found>, engine::Error>,
+    ) {
         self.note_damage(pending.group, &found);
         let leads = self.groups.get(&pending.group).is_some_and(|held| held.group.leads());
         let is_unusable = found.is_err() || self.is_in_catch_up(pending.group);
         if is_unusable && !leads && !matches!(pending.reply_to, ReplyTo::Leader(..)) {
             return self.todo.push_back(super::Todo::Dispatch(Box::new(pending)));
         }
-        respond(env, &pending, found);
+        respond(env, &pending, found, epoch);
+    }
+
+    /// The epoch of a group that executes a request now.
+    fn epoch(&self, key: GroupKey) -> u16 {
+        self.groups[&key].group.epoch()
     }
 
     /// Ends a request of a group that this store has left: its write may be applied.
@@ -348,11 +367,11 @@ fn want_of(pending: &Pending) -> Want {
 }
 
 /// Answers a confirmed read.
-fn respond(env: &mut Env, pending: &Pending, found: Result<Option<Found>, engine::Error>) {
+fn respond(env: &mut Env, pending: &Pending, found: Result<Option<Found>, engine::Error>, epoch: u16) {
     let Request::Get(get) = &pending.request else { unreachable!("only reads are answered with an object") };
     let response = found.map_err(store_error).and_then(|found| {
         let object = found.map(|found| (found.head, found.value.unwrap_or_default()));
-        get_response(get, object)
+        get_response(get, object, epoch)
     });
     let result: Result<Response, Error> = response;
     pending.reply(env, result);

@@ -149,7 +149,7 @@ impl Node {
                 if let Some(error) = told.and_then(consistent::error_of) {
                     return Err(error);
                 }
-                return consistent::get_response(&get, self.objects.get(&(bucket, key)).cloned());
+                return consistent::get_response(&get, self.objects.get(&(bucket, key)).cloned(), 0);
             }
             Request::Put(put) => Plan::put(*put, &props, &self.limits)?,
             Request::Delete(delete) => Plan::delete(delete, &props)?,
@@ -159,7 +159,7 @@ impl Node {
             return Err(error);
         }
         let name = (bucket, key);
-        let current = Current::of(self.objects.get(&name).map(|(head, _)| &head[..]))?.version;
+        let current = Current::of(self.objects.get(&name).map(|(head, _)| &head[..]), 0)?.version;
         let holds = match plan.condition() {
             group::Condition::None => true,
             group::Condition::Absent => current.is_none(),

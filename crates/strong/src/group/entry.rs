@@ -20,6 +20,11 @@ impl Version {
         Version(u64::from(epoch) << 48 | index)
     }
 
+    /// The name of this version in an epoch. Each epoch names those of earlier ones anew: their indexes are in one log.
+    pub fn in_epoch(self, epoch: u16) -> Version {
+        Version::new(epoch, self.index())
+    }
+
     /// The index of the entry that wrote it.
     pub fn index(self) -> u64 {
         self.0 & (NUMBER_MAX - 1)
