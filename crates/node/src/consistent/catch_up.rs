@@ -240,6 +240,7 @@ impl ConsistentGroups {
         self.groups.get(&key).map_or(Seq(0), |held| held.dropped_at)
     }
 
+    /// Begins a scan of a group's keys. Without one, damage is noted.
     pub(super) fn scan(
         &mut self,
         env: &mut Env,
@@ -251,7 +252,11 @@ impl ConsistentGroups {
         let visitor = Box::new(visitor);
         let (start, end) = (keys.start, keys.end);
         let request = ScanRequest { start, end, items_max, visitor, past_losses: false };
-        let id = env.store.scan_since(request, self.dropped_at(key)).ok()?;
+        let begun = env.store.scan_since(request, self.dropped_at(key));
+        // A store that lost keys refuses the scan. Without a request, no read would meet the loss.
+        self.note_damage(key, &begun);
+
+        let id = begun.ok()?;
         env.scan_owners.note(id, ScanOwner::ConsistentGroups);
         Some(id)
     }
