@@ -72,6 +72,12 @@ impl Fault {
         Damage { file: segment::path_in_store(self.segment), offset: self.from, what: self.what }
     }
 
+    /// The same fault at the end of a segment, where the next segment's first record has this number.
+    pub fn followed_by(mut self, jsn: Option<Jsn>) -> Fault {
+        self.lost.to_jsn = jsn;
+        self
+    }
+
     /// Whether a record may have been here whose key is not known now.
     pub fn may_have_lost_a_key(&self) -> bool {
         self.remains.is_none() && !self.derived && !self.lost.is_nothing()

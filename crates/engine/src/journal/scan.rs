@@ -91,6 +91,8 @@ pub struct Scanner {
     next_jsn: Option<Jsn>,
     next_seq: Option<Seq>,
     seal_offset: Option<u64>,
+    /// Whether a record was read that repeats others. Only such records and the trailer follow it.
+    has_derived: bool,
     done: bool,
 }
 
@@ -111,6 +113,7 @@ impl Scanner {
             next_jsn: None,
             next_seq: None,
             seal_offset: None,
+            has_derived: false,
             done: false,
         }
     }
@@ -146,6 +149,7 @@ impl Scanner {
         self.advance(&header);
         let scanned = match header.parse_body(&bytes[..padded]) {
             Ok(_) => {
+                self.has_derived |= is_derived(header.kind);
                 if header.kind == Kind::Seal {
                     self.seal_offset = Some(offset);
                 }
@@ -223,7 +227,7 @@ impl Scanner {
         self.done = true;
         let lost = Lost { from_jsn: self.next_jsn, from_seq: self.next_seq, ..Lost::default() };
         let fault = self.fault(self.offset, self.len.max(self.offset), what, lost);
-        Scanned::Tail { fault: Fault { derived: self.seal_offset.is_some(), ..fault }, blank }
+        Scanned::Tail { fault: Fault { derived: self.has_derived, ..fault }, blank }
     }
 
     fn fault(&self, from: u64, to: u64, what: &'static str, lost: Lost) -> Fault {

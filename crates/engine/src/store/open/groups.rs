@@ -62,12 +62,16 @@ impl Recovery<'_> {
             if start >= len {
                 continue;
             }
+            // A seal that failed, or was cut off, leaves bytes behind the records: the numbers tell that no record is lost.
+            let later =
+                state.segments.iter().filter(|record| within(record.id) && record.id > source.segment.0);
+            let later = later.min_by_key(|record| record.id).map(|record| record.first_jsn);
             let mut scanner = Scanner::new(source.file, len, source.segment, start);
             while let Some(scanned) = scanner.next(self.disk)? {
                 match scanned {
                     Scanned::Record(record) => self.stash_one(&record)?,
                     Scanned::Gap(fault) => self.lose_before(&fault),
-                    Scanned::Tail { fault, blank: false } => self.lose_before(&fault),
+                    Scanned::Tail { fault, blank: false } => self.lose_before(&fault.followed_by(later)),
                     Scanned::Tail { blank: true, .. } => {}
                 }
             }
