@@ -29,6 +29,7 @@ const NAME: &str = "node";
 /// A node whose stores were asked for their files.
 pub(super) struct Asked {
     life: u64,
+    had_births: bool,
     files: Vec<Outcome<Result<StoreFiles, engine::Error>>>,
     taken: Vec<StoreFiles>,
 }
@@ -39,6 +40,8 @@ pub(super) struct NodeBackup {
     disk: SimDisk,
     /// The starts that the data folder counts.
     starts: u32,
+    /// Whether its stores had births when they were asked. A copy of one without a birth counts as an empty disk.
+    pub(super) had_births: bool,
     /// The node's part in the agreement.
     pub(super) records: Records,
 }
@@ -47,13 +50,14 @@ impl Asked {
     /// Asks the stores of a node; none if its process does not run.
     pub(super) fn of(host: &mut Host) -> Option<Asked> {
         let life = host.life()?;
+        let had_births = !host.kept.is_empty() && host.kept.iter().all(Option::is_some);
         let mut files = Vec::new();
         for shard in 0..host.shards() {
             let asked = Outcome::new();
             host.machine.shard(shard)?.control().begin_backup(asked.clone());
             files.push(asked);
         }
-        Some(Asked { life, files, taken: Vec::new() })
+        Some(Asked { life, had_births, files, taken: Vec::new() })
     }
 
     /// Makes the backup once all stores have answered: `Ok(None)` before, and an error if it is to be begun anew.
@@ -94,7 +98,7 @@ impl Asked {
         create(&mut disk.immediate(), &request, &mut |_| Control::Continue).map_err(|it| it.to_string())?;
         drop(request);
         remove_data(&disk).map_err(|error| error.to_string())?;
-        Ok(Some(NodeBackup { disk, starts: host.starts, records }))
+        Ok(Some(NodeBackup { disk, starts: host.starts, had_births: self.had_births, records }))
     }
 }
 

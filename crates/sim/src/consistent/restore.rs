@@ -239,7 +239,7 @@ impl World {
             let down = restore.within(DOWN_MAX);
             let host = &mut self.hosts[at];
             (host.next_disk, host.next_down) = (Some(Some(folder)), Some(down));
-            (host.is_hurt, host.stalled_until) = (false, Monotonic(0));
+            (host.is_hurt, host.stalled_until) = (!backup.had_births, Monotonic(0));
             host.machine.disk.disarm();
             if std::mem::take(&mut host.gone) {
                 self.events.after(down, Event::Start(at));
