@@ -4,7 +4,8 @@
 //! 2. If another one leads, a follower here serves reads, which the leader confirms, unless leaders have leases.
 //!    Writes, and other reads, go to the leader's node. A node without a voter of the group asks the voters in turn.
 //! 3. If no leader is known, the first voter of the list that can be reached is to lead from the begin on: the request
-//!    goes there once, opens the group, and waits for its election.
+//!    goes there once, opens the group, and waits for its election. If that voter is here, the next one is asked once:
+//!    after a start of this node it may lead, and is to tell of that later. A leader that it names is asked, too.
 //! 4. Without a leader that reaches a majority the request waits until there is one, for [`LEADER_WAIT_MAX`] or until
 //!    its deadline.
 //!
@@ -220,21 +221,32 @@ impl ConsistentGroups {
         }
     }
 
-    /// Has the first voter of the list that can be reached lead a group without a leader.
+    /// Has the first voter of the list that can be reached lead a group without a leader that is known here.
     fn seek(&mut self, env: &mut Env, mut pending: Pending, is_opened: bool) {
         let (key, is_asked) = (pending.group, pending.is_asked());
         let is_first_try = !std::mem::replace(&mut pending.has_sought, true);
         let held = &self.groups[&key];
-        let first = held.voters.iter().copied().find(|voter| self.reaches(env, key, *voter));
-        let is_here = first == Some(held.voter);
+        let here = held.voter;
+        let reached = || held.voters.iter().copied().filter(|voter| self.reaches(env, key, *voter));
+        let is_here = reached().next() == Some(here);
+        let mut others = reached().filter(|voter| *voter != here).map(|voter| voter.node);
+        let named = pending.hint.filter(|_| pending.asked < HINTS_MAX);
+        let named = named.filter(|named| others.clone().any(|other| other == *named));
+        let other = named.or_else(|| others.next().filter(|_| is_first_try));
+
         if is_here && is_opened {
             self.todo.push_back(Todo::Step(key, Input::Wanted));
         }
-        match first {
+        match other {
             _ if is_asked && !(is_here && is_first_try) => refuse(env, &pending, None),
-            Some(first) if !is_here && is_first_try => self.ask(env, first.node, pending),
+            Some(node) if !is_asked => self.ask(env, node, pending),
             _ => self.wait(env, pending),
         }
+    }
+
+    /// Whether a request follows the name of a leader that another node has given: none is known here.
+    pub(super) fn follows_hint(&self, key: GroupKey) -> bool {
+        self.groups.get(&key).is_none_or(|held| held.group.leader().is_none())
     }
 
     /// The node that a request without a voter here asks next.

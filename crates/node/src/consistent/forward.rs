@@ -103,7 +103,7 @@ impl ConsistentGroups {
                 pending.hint = leader.filter(|leader| *leader != from);
                 match pending.hint {
                     Some(leader) if leader == env.peers.here() => self.dispatch(env, pending),
-                    Some(_) if !self.groups.contains_key(&pending.group) => self.dispatch(env, pending),
+                    Some(_) if self.follows_hint(pending.group) => self.dispatch(env, pending),
                     _ => self.wait(env, pending),
                 }
             }
