@@ -135,6 +135,36 @@ pub fn leads(cluster: &Cluster, node: usize) -> bool {
     groups.iter().any(|group| group.role == node::GroupRole::Leader)
 }
 
+/// Others have led its preferred groups meanwhile, and have not told of that yet.
+#[test]
+fn a_node_that_has_just_started_asks_who_leads() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = consistent(&data);
+    let names: Vec<String> = (0..24).map(|number| format!("key {number}")).collect();
+    names.iter().for_each(|name| put(&mut cluster, 1, name, "old", None).unwrap());
+    cluster.kill(0);
+    cluster.pass(TAKEOVER);
+    for name in &names {
+        let (context, _) = get(&mut cluster, 1, name).unwrap();
+        put(&mut cluster, 1, name, "new", Some(context)).unwrap();
+    }
+    cluster.start(0);
+    // Links come up.
+    cluster.pass(Duration::from_millis(20));
+    let agreement = Arc::new(agreement(&cluster));
+    cluster.nodes.iter_mut().flatten().for_each(|shard| shard.agree(Arc::clone(&agreement)));
+
+    let requests = names.iter().map(|name| Request::Get(GetRequest::new(bucket(), key(name))));
+    let asked: Vec<RequestId> = requests.map(|request| cluster.begin(0, request)).collect();
+    cluster.run();
+    let answers: Vec<_> = asked.iter().filter_map(|id| cluster.answers.remove(id)).collect();
+    assert_eq!(answers.len(), names.len(), "no request waits for time to pass");
+    for answer in answers {
+        let Ok(Response::Found(found)) = answer else { panic!("{answer:?}") };
+        assert_eq!(&found.value.unwrap()[..], b"new");
+    }
+}
+
 #[test]
 fn the_first_voter_of_the_list_leads_a_new_group_at_once() {
     let data = tempfile::tempdir().unwrap();
