@@ -3,11 +3,11 @@
 //! 1. Readers are told of the stop. One between two requests then waits for a silence of its client, and one in the
 //!    middle of a request for [`TURN_MAX`].
 //! 2. A request that comes meanwhile is served, and the next silence counts.
-//! 3. The longer the stop lasts, the shorter is the silence that is enough ([`SILENCES`]). A client that is never silent
-//!    is ended after an answer.
+//! 3. The longer the stop lasts, the shorter is the silence that is enough ([`SILENCES`]). A client that is never
+//!    silent is closed after an answer.
 //!
-//! HTTP tells a client with the next answer that the connection ends. Protocol buffers have no such message. So a request
-//! may still be on its way when the silence ends; the client gets an error, and the request has no effect.
+//! HTTP tells a client with the next answer that the connection ends. Protocol buffers have no such message. So a
+//! request may still be on its way when the silence ends: its client gets an error, and it has no effect.
 
 use std::time::Duration;
 

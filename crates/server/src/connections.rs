@@ -2,7 +2,9 @@
 //!
 //! A connection says when it begins to wait and for how long; the sweep, a few times a second, ends those whose time
 //! is up, so that no request pays for a timer. One that reads by [`Patience::read`] is told, and may say a last word.
+//! A stop of the node is told to readers, too ([`crate::connection_end`]).
 
+use crate::connection_end::{TURN_MAX, silence_after};
 use crate::memory::MemoryBudgets;
 use crate::stream::Stream;
 use base::{Clock, FastMap, Monotonic, Reservation};
@@ -34,7 +36,6 @@ pub struct Connections {
     request_max: usize,
     open: RefCell<FastMap<u64, Connection>>,
     last_id: Cell<u64>,
-    stopping: Cell<bool>,
     times: Rc<Times>,
     everywhere: Arc<AtomicUsize>,
 }
@@ -44,6 +45,8 @@ struct Times {
     clock: OsClock,
     now: Cell<Monotonic>,
     seconds: Cell<u64>,
+    /// The begin of the node's stop.
+    stopping: Cell<Option<Monotonic>>,
 }
 
 struct Connection {
@@ -61,6 +64,8 @@ struct Waiting {
     is_over: Cell<bool>,
     /// Of a connection that wants to be told when its time is up.
     waker: RefCell<Option<Waker>>,
+    /// It waits in [`Patience::read`].
+    reads: Cell<bool>,
     idle_timeout: Duration,
     times: Rc<Times>,
 }
@@ -102,6 +107,8 @@ pub enum Read {
     Bytes(usize),
     /// Nothing in time.
     TimedOut,
+    /// Nothing until the node's stop began: the client has another time now.
+    Stopping,
 }
 
 impl Patience {
@@ -110,8 +117,12 @@ impl Patience {
         self.begin_until(self.now() + self.0.idle_timeout);
     }
 
-    /// It waits for its client until then.
+    /// It waits for its client until then; in a stop, no longer than for a turn of the client.
     pub fn begin_until(&self, until: Monotonic) {
+        let until = match self.0.times.stopping.get() {
+            None => until,
+            Some(_) => until.min(self.0.times.clock.now() + TURN_MAX),
+        };
         self.0.until.set(Some(until));
     }
 
@@ -148,13 +159,18 @@ impl Patience {
         until: Monotonic,
     ) -> io::Result<Read> {
         self.begin_until(until);
+        let times = &self.0.times;
+        let knew_stop = times.stopping.get().is_some();
         loop {
             let ready = poll_fn(|context| {
                 if self.0.is_over.get() {
-                    return Poll::Ready(None);
+                    return Poll::Ready(Err(Read::TimedOut));
                 }
-                let ready = stream.poll_read_ready(context).map(Some);
+                let ready = stream.poll_read_ready(context).map(Ok);
                 if ready.is_pending() {
+                    if !knew_stop && times.stopping.get().is_some() {
+                        return Poll::Ready(Err(Read::Stopping));
+                    }
                     let mut waker = self.0.waker.borrow_mut();
                     if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
                         *waker = Some(context.waker().clone());
@@ -162,8 +178,13 @@ impl Patience {
                 }
                 ready
             });
-            let Some(ready) = ready.await else { return Ok(Read::TimedOut) };
-            ready?;
+            self.0.reads.set(true);
+            let ready = ready.await;
+            self.0.reads.set(false);
+            match ready {
+                Ok(ready) => ready?,
+                Err(ended) => return Ok(ended),
+            }
             match stream.try_read_buf(input) {
                 Ok(read) => {
                     self.end();
@@ -177,11 +198,34 @@ impl Patience {
 }
 
 impl Connections {
+    /// Reads what is there between two requests, in a stop: a silence of the client ends the wait.
+    pub async fn read_in_stop(&self, stream: &mut Stream, input: &mut BytesMut) -> io::Result<Read> {
+        let since = self.since_stop().expect("the node stops");
+        let Some(silence) = silence_after(since) else { return Ok(Read::TimedOut) };
+        loop {
+            let ready = poll_fn(|context| stream.poll_read_ready(context));
+            match tokio::time::timeout(silence, ready).await {
+                Ok(ready) => ready?,
+                Err(_) if stream.has_input() => continue,
+                Err(_) => return Ok(Read::TimedOut),
+            }
+            match stream.try_read_buf(input) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read.map(Read::Bytes),
+            }
+        }
+    }
+
     /// None yet, with the node's memory, for requests of `request_max` bytes at most. `everywhere` counts those of all
     /// threads.
     pub fn new(everywhere: Arc<AtomicUsize>, budgets: MemoryBudgets, request_max: usize) -> Connections {
         let clock = OsClock::new();
-        let times = Times { now: Cell::new(clock.now()), seconds: Cell::new(clock.wall().0 / MICROS), clock };
+        let times = Times {
+            now: Cell::new(clock.now()),
+            seconds: Cell::new(clock.wall().0 / MICROS),
+            stopping: Cell::new(None),
+            clock,
+        };
         Connections {
             held: Cell::new(0),
             reserved: RefCell::default(),
@@ -189,7 +233,6 @@ impl Connections {
             request_max,
             open: RefCell::default(),
             last_id: Cell::new(0),
-            stopping: Cell::new(false),
             times: Rc::new(times),
             everywhere,
         }
@@ -235,6 +278,7 @@ impl Connections {
             until: Cell::new(Some(self.times.now.get() + idle_timeout)),
             is_over: Cell::new(false),
             waker: RefCell::default(),
+            reads: Cell::new(false),
             idle_timeout,
             times: Rc::clone(&self.times),
         }));
@@ -252,9 +296,14 @@ impl Connections {
         }
     }
 
-    /// Whether connections are to end when their request is answered.
+    /// Whether the node stops.
     pub fn stopping(&self) -> bool {
-        self.stopping.get()
+        self.times.stopping.get().is_some()
+    }
+
+    /// The time since the begin of the node's stop; `None` while it does not stop.
+    fn since_stop(&self) -> Option<Duration> {
+        self.times.stopping.get().map(|begun| self.times.clock.now().since(begun))
     }
 
     /// Whether there are none.
@@ -262,10 +311,17 @@ impl Connections {
         self.open.borrow().is_empty()
     }
 
-    /// Ends those that wait for their client, and has the others end after their answer.
+    /// Tells readers of the stop. Others that wait for their client have [`TURN_MAX`].
     pub fn stop(&self) {
-        self.stopping.set(true);
-        self.end(|connection| connection.patience.0.until.get().is_some());
+        let now = self.times.clock.now();
+        self.times.stopping.set(Some(now));
+        for connection in self.open.borrow().values() {
+            let waiting = &connection.patience.0;
+            match waiting.waker.take() {
+                Some(waker) if waiting.reads.get() => waker.wake(),
+                _ => waiting.until.set(waiting.until.get().map(|until| until.min(now + TURN_MAX))),
+            }
+        }
     }
 
     /// Ends all.
@@ -309,6 +365,65 @@ const MICROS: u64 = 1_000_000;
 mod tests {
     use super::*;
     use crate::memory::MemoryPlan;
+    use std::io::Write as _;
+    use tokio::net::UnixStream;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    fn none() -> Rc<Connections> {
+        let budgets = MemoryBudgets::new(&MemoryPlan::new(1 << 30, 1, 0));
+        Rc::new(Connections::new(Arc::default(), budgets, 1 << 20))
+    }
+
+    /// A client's end and ours.
+    fn pair() -> (std::os::unix::net::UnixStream, Stream) {
+        let (client, ours) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        (client, Stream::local(UnixStream::from_std(ours).unwrap()))
+    }
+
+    /// The patience of a connection whose task does nothing.
+    fn patience_of(connections: &Rc<Connections>) -> Patience {
+        let mut found = None;
+        connections.add(Duration::from_secs(60), |_, _, patience| {
+            found = Some(patience);
+            tokio::spawn(std::future::pending::<()>()).abort_handle()
+        });
+        found.unwrap()
+    }
+
+    #[test]
+    fn a_reader_is_told_of_a_stop_and_keeps_its_connection() {
+        runtime().block_on(async {
+            let (connections, (_client, mut stream)) = (none(), pair());
+            let patience = patience_of(&connections);
+            let mut input = BytesMut::new();
+            let until = patience.now() + Duration::from_secs(60);
+            let read = async { patience.read(&mut stream, &mut input, until).await.unwrap() };
+            let stop = async { connections.stop() };
+            assert_eq!(tokio::join!(read, stop).0, Read::Stopping);
+            connections.sweep();
+            assert!(!connections.is_empty());
+        });
+    }
+
+    #[test]
+    fn in_a_stop_a_request_is_read_and_a_silence_ends_the_wait() {
+        runtime().block_on(async {
+            let (connections, (mut client, mut stream)) = (none(), pair());
+            let mut input = BytesMut::new();
+            connections.stop();
+            client.write_all(b"ping").unwrap();
+            let read = connections.read_in_stop(&mut stream, &mut input).await.unwrap();
+            assert_eq!((read, &input[..]), (Read::Bytes(4), &b"ping"[..]));
+            let read = connections.read_in_stop(&mut stream, &mut input).await.unwrap();
+            assert_eq!(read, Read::TimedOut);
+            drop(client);
+            assert_eq!(connections.read_in_stop(&mut stream, &mut input).await.unwrap(), Read::Bytes(0));
+        });
+    }
 
     #[test]
     fn what_connections_hold_is_counted_together_and_given_back() {

@@ -86,6 +86,7 @@ async fn converse(
     let mut goes_with_others = false;
     loop {
         session.leaving(wide.membership.is_leaving());
+        session.stopping(about.stopping());
         wide.guard.verify_again(stream)?;
         // Nothing is under way that a newer policy could end.
         wide.guard.renew(session.access_mut()).ok();
@@ -99,9 +100,6 @@ async fn converse(
                     }
                     send(stream, &mut out, patience).await?;
                     unsent.end();
-                }
-                if about.stopping() {
-                    return Ok(());
                 }
                 if waits == Waits::Request && input.is_worn() {
                     input.renew();
@@ -129,14 +127,20 @@ async fn converse(
                     Waits::Body => Sending::Body,
                 };
                 let until = pace.until(sending, got, patience.now(), patience.idle_timeout());
-                match patience.read(stream, &mut input.bytes, until).await? {
+                let is_last = waits == Waits::Request && about.stopping();
+                let read = match is_last {
+                    true => about.read_in_stop(stream, &mut input.bytes).await?,
+                    false => patience.read(stream, &mut input.bytes, until).await?,
+                };
+                match read {
+                    Read::Stopping => got = 0,
                     Read::Bytes(0) => return Ok(()),
                     Read::Bytes(read) => {
                         input.count(read);
                         got = read;
                     }
                     // An idle connection is closed in silence, as its client expects.
-                    Read::TimedOut if sending == Sending::Nothing => return Ok(()),
+                    Read::TimedOut if sending == Sending::Nothing || is_last => return Ok(()),
                     Read::TimedOut => {
                         session.time_out(patience.seconds(), &mut out);
                         send(stream, &mut out, patience).await?;

@@ -12,8 +12,9 @@
 //!   doors for clients. `local.rs`: the part of it that connections and the loop share. `mailbox.rs`: messages between
 //!   threads.
 //! * `socket.rs`, `stream.rs`: a client's connection, in plaintext or under TLS. `pb.rs`, `http.rs`: connections of
-//!   Riak's protocol buffers and its HTTP. `connections.rs`, `pace.rs`: the time that each may take. `input.rs`: the
-//!   buffer that each reads into. `connects.rs`: the number of connections.
+//!   Riak's protocol buffers and its HTTP. `connections.rs`, `pace.rs`: the time that each may take.
+//!   `connection_end.rs`: its end in a stop. `input.rs`: the buffer that each reads into. `connects.rs`: the number of
+//!   connections.
 //! * `peer/`: links between the nodes of a cluster. `membership/`: what these agree on.
 //! * `backup.rs`: backups while it serves. `trees.rs`: its hash trees, for operators.
 //!   `purge.rs`: tombstones and objects that operators have removed.
@@ -35,6 +36,7 @@ mod common;
 mod compact;
 mod compute_threads;
 pub mod config;
+mod connection_end;
 mod connections;
 mod connects;
 mod data_folder;

@@ -100,9 +100,6 @@ async fn converse(
                     send(stream, &mut out, patience).await?;
                     unsent.end();
                 }
-                if about.stopping() {
-                    return Ok(());
-                }
                 let arriving = session.wants_memory(&input.bytes);
                 if arriving >= LARGE_BYTES {
                     held.set(0);
@@ -124,7 +121,12 @@ async fn converse(
                 }
                 let sending = if input.bytes.is_empty() { Sending::Nothing } else { Sending::Body };
                 let until = pace.until(sending, got, patience.now(), patience.idle_timeout());
-                match read(stream, &mut input, until, patience).await? {
+                let read = match sending == Sending::Nothing && about.stopping() {
+                    true => about.read_in_stop(stream, &mut input.bytes).await?,
+                    false => read(stream, &mut input, until, patience).await?,
+                };
+                match read {
+                    Read::Stopping => got = 0,
                     Read::Bytes(0) | Read::TimedOut => return Ok(()),
                     Read::Bytes(read) => got = read,
                 }
@@ -239,6 +241,7 @@ pub async fn skip(
         input.bytes.reserve(DISCARD_STEP_BYTES);
         let until = pace.until(Sending::Body, got, patience.now(), patience.idle_timeout());
         match patience.read(stream, &mut input.bytes, until).await? {
+            Read::Stopping => got = 0,
             Read::Bytes(0) | Read::TimedOut => return Ok(false),
             Read::Bytes(read) => {
                 input.count(read);

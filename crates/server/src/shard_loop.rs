@@ -57,7 +57,7 @@ pub async fn drive(
     let (mut drained, mut closing) = (false, false);
     loop {
         turned();
-        let tick_at = next_tick_after(ticked, began, local.is_quiet());
+        let tick_at = next_tick_after(ticked, began, local.is_quiet() && stopping.is_none());
         let deadline = local.next_deadline().map(|deadline| clock_began.1 + deadline.since(clock_began.0));
         let due = deadline.map_or(tick_at, |deadline| deadline.min(tick_at));
         if due != wake.deadline() {

@@ -1,6 +1,7 @@
 //! The socket of a client's connection: TCP, or the local socket of the node.
 
 use bytes::BytesMut;
+use rustix::net::{RecvFlags, recv};
 use std::fmt;
 use std::io::{self, IoSlice, Write};
 use std::net::SocketAddr;
@@ -88,6 +89,12 @@ impl Socket {
     #[inline]
     pub(crate) fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         either!(self, it => it.poll_read_ready(context))
+    }
+
+    /// Whether bytes are there now, by a call of the system. The runtime hears of them some time later.
+    pub(crate) fn has_input(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        either!(self, it => recv(it, &mut [0], flags)).is_ok_and(|(read, _)| read > 0)
     }
 
     /// Waits until there may be something to read.

@@ -99,6 +99,11 @@ impl Stream {
         self.socket.poll_read_ready(context)
     }
 
+    /// Whether bytes, encrypted or not, are there now. The runtime hears of them some time later.
+    pub fn has_input(&self) -> bool {
+        self.socket.has_input()
+    }
+
     /// Appends bytes that are there to `input`: how many, 0 at the connection's end.
     ///
     /// # Errors

@@ -137,6 +137,7 @@ pub struct Session {
     asked: Asked,
     closing: bool,
     is_leaving: bool,
+    is_stopping: bool,
     /// The change that the request asks for, until it is taken for the audit log.
     change: Option<Change>,
     access: Access,
@@ -176,6 +177,7 @@ impl Session {
             asked: Asked::Nothing,
             closing: false,
             is_leaving: false,
+            is_stopping: false,
             change: None,
             access: Access::default(),
             certified: None,
@@ -265,6 +267,11 @@ impl Session {
     /// Whether the node is about to leave its cluster: it serves what comes, and tells balancers to turn elsewhere.
     pub fn leaving(&mut self, is_leaving: bool) {
         self.is_leaving = is_leaving;
+    }
+
+    /// Whether the node stops: the connection ends with the answer to its next request, which tells the client.
+    pub fn stopping(&mut self, is_stopping: bool) {
+        self.is_stopping = is_stopping;
     }
 
     /// Takes the next request off `input`, if it is complete. `now` is the time in seconds since 1970.
@@ -405,9 +412,10 @@ impl Session {
 
     fn begin(&mut self, now: u64, head: &Head) {
         self.set_time(now);
-        self.closing = !head.keep_alive;
+        let keep_alive = head.keep_alive && !self.is_stopping;
+        self.closing = !keep_alive;
         self.connection.is_http11 = head.is_http11;
-        self.connection.keep_alive = head.keep_alive;
+        self.connection.keep_alive = keep_alive;
         self.asked = Asked::Nothing;
     }
 

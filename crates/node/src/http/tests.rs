@@ -64,6 +64,22 @@ fn a_connection_ends_when_its_client_says_so_or_cannot_be_read() {
 }
 
 #[test]
+fn a_connection_ends_with_an_answer_when_the_node_stops() {
+    let (mut session, mut out) = (Session::new(), Vec::new());
+    let mut input = BytesMut::from(PING.as_bytes());
+    assert!(matches!(receive(&mut session, &mut input, &mut out), Incoming::Answered));
+    session.stopping(true);
+    assert!(matches!(receive(&mut session, &mut input, &mut out), Incoming::Wait(Waits::Request)));
+    assert!(!String::from_utf8_lossy(&out).contains("close"));
+
+    input.extend_from_slice([PING, PING].concat().as_bytes());
+    assert!(matches!(receive(&mut session, &mut input, &mut out), Incoming::Answered));
+    assert!(matches!(receive(&mut session, &mut input, &mut out), Incoming::Close));
+    assert_eq!(statuses(&out), ["200", "200"]);
+    assert!(String::from_utf8_lossy(&out).contains("\r\nConnection: close\r\n"));
+}
+
+#[test]
 fn who_is_slow_or_too_many_is_told_so() {
     let (mut session, mut out) = (Session::new(), Vec::new());
     let mut input = BytesMut::from(&b"GET /pi"[..]);
