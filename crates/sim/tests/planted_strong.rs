@@ -69,7 +69,7 @@ fn condition_before_noop() {
 
 #[test]
 fn unavailable_but_applied() {
-    is_caught(Planted::UnavailableButApplied, 116);
+    is_caught(Planted::UnavailableButApplied, 8);
 }
 
 #[test]
