@@ -11,12 +11,13 @@
 
 use std::time::Duration;
 
-/// The time of a client in the middle of a request, or of an answer.
+/// The time of a client in the middle of a request, or of an answer. One that works sends or takes the next bytes within
+/// it; half-open connections must not use up the time that a stop waits for requests.
 pub const TURN_MAX: Duration = Duration::from_secs(1);
 
-/// The silence that ends a connection, and the time since the begin of the stop for which it counts. The first is
-/// longer than the pauses of most clients are short: it separates those at rest. The last is some round trips of a
-/// datacentre. The sum is well below the time that a stop waits for requests.
+/// The time since the begin of the stop, and the silence that ends a connection until then. The first silence is longer
+/// than any pause of a client in a closed loop, so it ends those at rest. The last is some round trips of a datacentre,
+/// so a request is seldom on its way. All of it takes a third of the time that a stop waits for requests.
 const SILENCES: [(Duration, Duration); 3] = [
     (Duration::from_secs(1), Duration::from_millis(20)),
     (Duration::from_secs(2), Duration::from_millis(5)),

@@ -12,8 +12,8 @@
 //! Invariants
 //! * A stored object has one sibling. Its dot is ([`ACTOR`], version), and its context is that entry alone. So the join
 //!   of two versions of a key is the one with the higher version.
-//! * An operator's recovery begins an epoch. Objects of earlier epochs get names in it, so no context of the time before
-//!   holds: it may be of a write that the recovery has lost, and whose place another one has.
+//! * An operator's recovery begins an epoch, which names the versions of earlier ones anew. So no context of the time
+//!   before holds: it may be of a lost write, whose index another write has now.
 //! * The context that clients get is that entry. A write with a context holds for the version that it names, and for
 //!   no other.
 //! * The object of a write depends on nothing but the request, its version and the leader's clock. A tombstone depends

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::version::{shown, version_in};
+use super::version::{head_in_epoch, version_in};
 use crate::error::Error;
 use crate::get::decode_context;
 use crate::limits::Limits;
@@ -43,6 +43,6 @@ pub fn get_response(
         true => None,
         false => Some(checked_values(view(&head)?.values_len(), value)?),
     };
-    let head = shown(head, version, epoch)?;
+    let head = head_in_epoch(head, version, epoch)?;
     Ok(Response::Found(Found { head, value, newest_only: false }))
 }

@@ -32,11 +32,11 @@ impl Current {
 }
 
 /// A stored head as clients see it in an epoch: under the epoch's name of its version.
-pub(super) fn shown(head: Bytes, stored: Version, epoch: u16) -> Result<Bytes, Error> {
-    let shown = stored.in_epoch(epoch);
-    match shown == stored {
+pub(super) fn head_in_epoch(head: Bytes, stored: Version, epoch: u16) -> Result<Bytes, Error> {
+    let version = stored.in_epoch(epoch);
+    match version == stored {
         true => Ok(head),
-        false => Ok(encode(&decode(&head)?.with_dot(Dot::new(ACTOR, shown.0)))),
+        false => Ok(encode(&decode(&head)?.with_dot(Dot::new(ACTOR, version.0)))),
     }
 }
 

@@ -240,7 +240,7 @@ impl ConsistentGroups {
         self.groups.get(&key).map_or(Seq(0), |held| held.dropped_at)
     }
 
-    /// Begins a scan of a group's keys. Without one, damage is noted.
+    /// Begins a scan of a group's keys; `None` if the store refuses it, whose damage is noted.
     pub(super) fn scan(
         &mut self,
         env: &mut Env,

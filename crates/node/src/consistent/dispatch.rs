@@ -230,6 +230,7 @@ impl ConsistentGroups {
         let reached = || held.voters.iter().copied().filter(|voter| self.reaches(env, key, *voter));
         let is_here = reached().next() == Some(here);
         let mut others = reached().filter(|voter| *voter != here).map(|voter| voter.node);
+        // A node that was asked may have named a leader.
         let named = pending.hint.filter(|_| pending.asked < HINTS_MAX);
         let named = named.filter(|named| others.clone().any(|other| other == *named));
         let other = named.or_else(|| others.next().filter(|_| is_first_try));

@@ -62,7 +62,8 @@ impl Recovery<'_> {
             if start >= len {
                 continue;
             }
-            // A seal that failed, or was cut off, leaves bytes behind the records: the numbers tell that no record is lost.
+            // A seal that failed, or was cut off, leaves bytes behind the records. The numbers tell that no record is
+            // lost.
             let later =
                 state.segments.iter().filter(|record| within(record.id) && record.id > source.segment.0);
             let later = later.min_by_key(|record| record.id).map(|record| record.first_jsn);
