@@ -1,13 +1,15 @@
 //! Messages between the voters of groups, in envelopes.
 //!
 //! A voter is a store of a process that the cluster has registered. An envelope names the processes of both ends, so a
-//! message of an earlier life of either end is dropped.
+//! message of an earlier life of either end is dropped. Beside it stands the birth of the store that sends it. A
+//! message of a store that this node does not know, or not any more, is dropped: else a store that forgot would vote as
+//! the voter before it.
 
 use base::Monotonic;
 use bytes::Bytes;
 use strong::Endpoint;
 use strong::envelope::{Envelope, GroupId, Outgoing};
-use strong::group::{Input, VoterId};
+use strong::group::{Birth, Input, VoterId};
 use strong::promise::{Block, Process};
 
 use super::group::{GroupKey, epoch_of};
@@ -35,6 +37,12 @@ pub(super) fn voter_of(env: &Env, node: NodeId, prefix: u16) -> Option<VoterId> 
     Some(VoterId { node, birth: process.stores.of_prefix(prefix, env.knobs.layout.prefixes) })
 }
 
+/// Whether a sender's store is not the one that its node has registered, as far as this node has heard. A process that
+/// has lost a store draws another birth for it, so the process does not tell one from the other.
+fn is_of_another_store(env: &Env, (from, birth): (NodeId, Option<Birth>), prefix: u16) -> bool {
+    birth.is_some_and(|birth| voter_of(env, from, prefix) != Some(VoterId { node: from, birth }))
+}
+
 impl ConsistentGroups {
     /// Adds a message of a group to those of this turn, unless the voter's store is lost.
     pub(super) fn send(&mut self, env: &mut Env, key: GroupKey, to: VoterId, message: Bytes) {
@@ -58,16 +66,22 @@ impl ConsistentGroups {
             let mut processes = env.agreement.processes.iter();
             let Some((&node, _)) = processes.find(|(_, process)| process.life == to.life) else { continue };
             let block = promises::block_to(env, Process { node, life: to.life });
-            let (to, lane) = (ShardId(to.shard), envelope.lane);
-            env.send(node, PeerMessage::Groups { to, lane, block, envelope: envelope.encode() });
+            let (to, lane, birth) = (ShardId(to.shard), envelope.lane, self.birth);
+            env.send(node, PeerMessage::Groups { to, lane, block, birth, envelope: envelope.encode() });
         }
         if let Some(next) = outgoing.next_timer() {
             env.deadlines.note(next);
         }
     }
 
-    /// Takes an envelope of another node.
-    pub fn on_envelope(&mut self, env: &mut Env, from: NodeId, block: Option<Block>, envelope: Bytes) {
+    /// Takes an envelope of a store of another node. Its birth is missing if the node's program is older.
+    pub fn on_envelope(
+        &mut self,
+        env: &mut Env,
+        (from, birth): (NodeId, Option<Birth>),
+        block: Option<Block>,
+        envelope: Bytes,
+    ) {
         let Ok(envelope) = Envelope::read(envelope) else {
             env.counters.consistent_malformed += 1;
             return;
@@ -85,7 +99,7 @@ impl ConsistentGroups {
             let key = GroupKey { n_val: id.n_val, prefix: id.prefix };
             let epoch = epoch_of(env, &id);
             let is_ours = env.knobs.layout.shard_of(id.prefix) == env.knobs.id.0;
-            if epoch.is_none() || !is_ours {
+            if epoch.is_none() || !is_ours || is_of_another_store(env, (from, birth), id.prefix) {
                 continue;
             }
             if !self.open_in(env, key, epoch) {

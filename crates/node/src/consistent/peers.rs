@@ -95,6 +95,8 @@ impl ConsistentGroups {
         self.timers.clear();
         self.todo.clear();
         self.forget_records();
+        // Messages of the voters of before do not leave as those of the next ones.
+        self.outgoing = None;
         for served in self.served.take_all() {
             self.end_unknown(env, served);
         }

@@ -17,6 +17,7 @@ use kv::props::PropsSums;
 use kv::replica::{Answer, Ask, Reason};
 use kv::{Error, Page, PageAsk, PropsChange, Request, Response};
 use strong::Endpoint;
+use strong::group::Birth;
 use strong::promise::Block;
 
 /// The first version of the protocol in which there are consistent bucket types. A cluster has them only once all its
@@ -230,6 +231,9 @@ pub enum PeerMessage {
         /// The sender's word about promises to the process of the envelope; a program older than version 11 does not
         /// say.
         block: Option<Block>,
+        /// The birth of the store that sends them: the process has another store after a loss. A program older than
+        /// version 12 does not say.
+        birth: Option<Birth>,
         /// A [`strong::envelope::Envelope`].
         envelope: Bytes,
     },

@@ -299,8 +299,8 @@ impl Shard {
             }
             PeerMessage::Props { id, change } => self.metadata.on_peer_props(&mut self.env, from, id, change),
             PeerMessage::AskProps { leaves, .. } => self.metadata.on_ask_props(&mut self.env, from, &leaves),
-            PeerMessage::Groups { block, envelope, .. } => {
-                self.consistent.on_envelope(&mut self.env, from, block, envelope)
+            PeerMessage::Groups { block, birth, envelope, .. } => {
+                self.consistent.on_envelope(&mut self.env, (from, birth), block, envelope)
             }
             PeerMessage::CatchUp { message, .. } => self.consistent.on_catch_up(&mut self.env, from, message),
             PeerMessage::AskLeader { id, ttl_ms, life, number, request } => {

@@ -423,6 +423,40 @@ fn a_leader_that_gets_another_birth_is_replaced_though_its_process_goes_on() {
     }
 }
 
+/// A store forgets, and its process goes on with another birth. A voter that lacks a write asks for its vote, and has
+/// not heard of the birth yet.
+#[test]
+fn a_store_that_forgot_does_not_vote_as_the_voter_before_it() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = consistent(&data);
+    put(&mut cluster, 0, "k", "one", None).unwrap();
+    cluster.pass(TAKEOVER);
+    let leader = (0..3).find(|&node| leads(&cluster, node)).unwrap();
+    let (forgetful, behind) = ((leader + 1) % 3, (leader + 2) % 3);
+    let (context, _) = get(&mut cluster, leader, "k").unwrap();
+    cluster.cut(behind);
+    put(&mut cluster, leader, "k", "two", Some(context)).unwrap();
+
+    let founded = agreement(&cluster);
+    cluster.births[forgetful] = Birth::of(77);
+    let published = Arc::new(Agreement { foundings: founded.foundings, ..agreement(&cluster) });
+    let shard = cluster.nodes[forgetful].as_mut().unwrap();
+    shard.keep_birth(Birth::of(77).unwrap());
+    cluster.run();
+    cluster.nodes[forgetful].as_mut().unwrap().agree(published);
+    cluster.run();
+    let lost = NodeId(u16::try_from(leader).unwrap());
+    cluster.cut(leader);
+    for node in [forgetful, behind] {
+        cluster.nodes[node].as_mut().unwrap().link(lost, false);
+    }
+    cluster.cuts.retain(|(from, to)| *from == leader || *to == leader);
+    let read = cluster.begin(behind, Request::Get(GetRequest::new(bucket(), key("k"))));
+    cluster.pass(TAKEOVER * 2);
+    assert!(!leads(&cluster, behind), "the only vote for it is of a store that forgot");
+    drop(answer_of(&mut cluster, read));
+}
+
 /// Publishes the processes that run, with the founding of before.
 pub fn agree_on_births(cluster: &mut Cluster, founded: &Agreement) {
     cluster.run();

@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::fields::{Malformed, Reader, put_bytes};
 
 /// The newest version of the protocol between nodes, as of this program.
-pub const VERSION: u16 = 11;
+pub const VERSION: u16 = 12;
 
 /// The oldest version that is still spoken.
 pub const VERSION_MIN: u16 = 1;

@@ -141,7 +141,7 @@ fn golden_hello() {
     let mut bytes = encoded(|out| hello().encode(out));
     assert_eq!(
         bytes[..],
-        *b"ANNULETP$\0\x01\0\x0B\0\xC1\0\0\0\0\0\0\0\x1F\0\0\0\0\0\0\0\x07n1@host\x03h:1\xAF\x56\x85\x88"
+        *b"ANNULETP$\0\x01\0\x0C\0\xC1\0\0\0\0\0\0\0\x1F\0\0\0\0\0\0\0\x07n1@host\x03h:1\x90\x91\xA5\xE0"
     );
     bytes.put_slice(b"more");
     assert_eq!(Hello::read(&mut bytes), Ok(Some(hello())));
@@ -189,7 +189,7 @@ fn join() -> Join {
 #[test]
 fn golden_join() {
     let mut bytes = encoded(|out| join().encode(out));
-    assert_eq!(bytes[..], *b"ANNULETJ#\0\x01\0\x0B\0d\0\x07n4@host\x0D127.0.0.1:809\x02z1\xD7\xAD\xE2\xD7");
+    assert_eq!(bytes[..], *b"ANNULETJ#\0\x01\0\x0C\0d\0\x07n4@host\x0D127.0.0.1:809\x02z1\xCE\x31\x39\x1B");
     bytes.put_slice(b"more");
     assert_eq!(Greeting::read(&mut bytes), Ok(Some(Greeting::Join(join()))));
     assert_eq!(bytes[..], *b"more");

@@ -38,6 +38,7 @@ use protocol::peer::frame::{self, Frame, Header, TooLarge};
 use protocol::peer::{FRAME_BYTES_MAX, Malformed, Reader};
 use strong::Endpoint;
 use strong::envelope::Lane;
+use strong::group::Birth;
 use strong::promise::Block;
 
 /// A frame's kind: which message it is.
@@ -89,6 +90,10 @@ mod kind {
     pub(super) const PING_PROMISED: u8 = 34;
     /// A pong with its sender's word about promises.
     pub(super) const PONG_PROMISED: u8 = 35;
+    /// Urgent messages of consistent groups, behind the birth of the store that sends them.
+    pub(super) const GROUPS_LIVENESS_OF_STORE: u8 = 36;
+    /// Other messages of consistent groups, behind the birth of the store that sends them.
+    pub(super) const GROUPS_OF_STORE: u8 = 37;
 }
 
 /// The load that a node without memory for a message is taken to have: more than makes others prefer another replica.
@@ -165,6 +170,9 @@ const VERSION_ROOM: u16 = 9;
 
 /// The first version in which processes promise each other not to vote.
 const VERSION_PROMISES: u16 = 11;
+
+/// The first version in which messages of groups name the birth of their sender's store.
+const VERSION_BIRTHS: u16 = 12;
 
 /// The first version in which it is said that a backend cannot do something.
 const VERSION_BACKENDS: u16 = 7;
@@ -280,12 +288,16 @@ impl PeerMessage {
             PeerMessage::AskTree { id, .. } => (kind::ASK_TREE, id, 0),
             PeerMessage::Tree { id, .. } => (kind::TREE, id, 0),
             PeerMessage::Membership { .. } => (kind::MEMBERSHIP, &AskId(0), 0),
-            PeerMessage::Groups { to, lane, block, .. } => {
-                let kind = match (lane, block.is_some() && version >= VERSION_PROMISES) {
-                    (Lane::Liveness, false) => kind::GROUPS_LIVENESS,
-                    (Lane::Requests, false) => kind::GROUPS,
-                    (Lane::Liveness, true) => kind::GROUPS_LIVENESS_PROMISED,
-                    (Lane::Requests, true) => kind::GROUPS_PROMISED,
+            PeerMessage::Groups { to, lane, block, birth, .. } => {
+                let names_store = birth.is_some() && version >= VERSION_BIRTHS;
+                let promises = block.is_some() && version >= VERSION_PROMISES;
+                let kind = match (lane, names_store, promises) {
+                    (Lane::Liveness, true, _) => kind::GROUPS_LIVENESS_OF_STORE,
+                    (Lane::Requests, true, _) => kind::GROUPS_OF_STORE,
+                    (Lane::Liveness, false, false) => kind::GROUPS_LIVENESS,
+                    (Lane::Requests, false, false) => kind::GROUPS,
+                    (Lane::Liveness, false, true) => kind::GROUPS_LIVENESS_PROMISED,
+                    (Lane::Requests, false, true) => kind::GROUPS_PROMISED,
                 };
                 (kind, &AskId(to.0.into()), 0)
             }
@@ -362,8 +374,13 @@ impl PeerMessage {
                 request::put_leader_request(request, out)
             }
             PeerMessage::LeaderAnswer { id: _, answer } => request::put_leader_answer(answer, out),
-            PeerMessage::Groups { to: _, lane: _, block, envelope } => {
-                if let Some(block) = block.as_ref().filter(|_| version >= VERSION_PROMISES) {
+            PeerMessage::Groups { to: _, lane: _, block, birth, envelope } => {
+                let block = block.as_ref().filter(|_| version >= VERSION_PROMISES);
+                if let Some(birth) = birth.filter(|_| version >= VERSION_BIRTHS) {
+                    birth.number().put(out);
+                    block.is_some().put(out);
+                }
+                if let Some(block) = block {
                     block.put(out);
                 }
                 Ok(Some(envelope))
@@ -584,13 +601,21 @@ fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
         kind::PROPS_IN_FORCE => PeerMessage::PropsInForce { id },
         kind::GROUPS_LIVENESS | kind::GROUPS => {
             let lane = if frame.kind == kind::GROUPS { Lane::Requests } else { Lane::Liveness };
-            PeerMessage::Groups { to: shard_of(id)?, lane, block: None, envelope: from.rest() }
+            PeerMessage::Groups { to: shard_of(id)?, lane, block: None, birth: None, envelope: from.rest() }
         }
         kind::GROUPS_LIVENESS_PROMISED | kind::GROUPS_PROMISED => {
             let is_urgent = frame.kind == kind::GROUPS_LIVENESS_PROMISED;
             let lane = if is_urgent { Lane::Liveness } else { Lane::Requests };
             let block = Some(Block::read(from)?);
-            PeerMessage::Groups { to: shard_of(id)?, lane, block, envelope: from.rest() }
+            PeerMessage::Groups { to: shard_of(id)?, lane, block, birth: None, envelope: from.rest() }
+        }
+        kind::GROUPS_LIVENESS_OF_STORE | kind::GROUPS_OF_STORE => {
+            let is_urgent = frame.kind == kind::GROUPS_LIVENESS_OF_STORE;
+            let lane = if is_urgent { Lane::Liveness } else { Lane::Requests };
+            let birth = Birth::of(Field::take(from)?).ok_or(Malformed("there is no such birth"))?;
+            let promises: bool = Field::take(from)?;
+            let block = if promises { Some(Block::read(from)?) } else { None };
+            PeerMessage::Groups { to: shard_of(id)?, lane, block, birth: Some(birth), envelope: from.rest() }
         }
         kind::CATCH_UP => PeerMessage::CatchUp { to: shard_of(id)?, message: from.rest() },
         kind::ASK_LEADER => {

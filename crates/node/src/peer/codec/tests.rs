@@ -699,8 +699,12 @@ fn an_older_program_is_not_told_of_errors_that_it_does_not_know() {
 fn of_groups() -> Vec<(PeerMessage, u8, &'static [u8])> {
     let (to, envelope) = (ShardId(5), bytes("envelope"));
     let answer = |answer| PeerMessage::LeaderAnswer { id: ID, answer };
-    let groups =
-        |lane, block| PeerMessage::Groups { to, lane, block, envelope: Bytes::from_static(b"envelope") };
+    let of_store = |lane, block, birth| {
+        let envelope = Bytes::from_static(b"envelope");
+        PeerMessage::Groups { to, lane, block, birth, envelope }
+    };
+    let groups = |lane, block| of_store(lane, block, None);
+    let birth = Birth::of(0x0605_0403_0201);
     let done = |result| answer(LeaderAnswer::Done(Box::new(result)));
     let ask = |number, request| {
         let request = Box::new(request);
@@ -716,6 +720,12 @@ fn of_groups() -> Vec<(PeerMessage, u8, &'static [u8])> {
         (groups(Lane::Requests, None), 28, b"envelope"),
         (groups(Lane::Liveness, Some(block())), 32, b"\x01\x05\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0envelope"),
         (groups(Lane::Requests, Some(block())), 33, b"\x01\x05\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0envelope"),
+        (of_store(Lane::Liveness, None, birth), 36, b"\x01\x02\x03\x04\x05\x06\0\0\0envelope"),
+        (
+            of_store(Lane::Requests, Some(block()), birth),
+            37,
+            b"\x01\x02\x03\x04\x05\x06\0\0\x01\x01\x05\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0envelope",
+        ),
         (PeerMessage::CatchUp { to, message: envelope }, 29, b"envelope"),
         (ask(None, Request::Get(get)), 30, b"\x01\0\0\0\0\0\0\0\0\x04\x01t\x01b\x01k\0\x01\0"),
         (
@@ -744,6 +754,8 @@ fn messages_of_groups_survive_and_go_to_newer_programs_only() {
     }
     let frame = Frame { kind: 28, id: 1 << 16, ttl_ms: 0, body: Bytes::new() };
     assert!(PeerMessage::decode(frame).is_err(), "there is no such shard");
+    let frame = Frame { kind: 36, id: 1, ttl_ms: 0, body: Bytes::from_static(&[0; 9]) };
+    assert!(PeerMessage::decode(frame).is_err(), "no birth is zero");
 }
 
 #[test]
@@ -762,8 +774,11 @@ fn promises_are_told_to_newer_programs_only() {
         }
     }
     let (to, lane, envelope) = (ShardId(5), Lane::Liveness, bytes("envelope"));
-    let groups = |block| PeerMessage::Groups { to, lane, block, envelope: envelope.clone() };
-    assert_eq!(decoded(&groups(Some(block())), 10), groups(None));
+    let groups = |block, birth| PeerMessage::Groups { to, lane, block, birth, envelope: envelope.clone() };
+    let message = groups(Some(block()), Birth::of(7));
+    assert_eq!(decoded(&message, 12), message);
+    assert_eq!(decoded(&message, 11), groups(Some(block()), None));
+    assert_eq!(decoded(&message, 10), groups(None, None));
 }
 
 /// A message as a program of a version reads it.
