@@ -286,7 +286,10 @@ impl ConsistentGroups {
     /// The same for a message of an epoch: the group is open only if that is the group's.
     pub(super) fn open_in(&mut self, env: &mut Env, key: GroupKey, asked: Option<u16>) -> bool {
         if let Some(held) = self.groups.get(&key) {
-            return asked.is_none_or(|asked| asked == held.group.epoch());
+            let is_asked = asked.is_none_or(|asked| asked == held.group.epoch());
+            if is_asked || !asked.is_some_and(|asked| self.leave_for(key, asked)) {
+                return is_asked;
+            }
         }
         let may_open = self.is_registered && !self.refused.contains(&key);
         let Some(mut voters) = Self::voters(env, key).filter(|_| may_open) else { return false };
@@ -325,6 +328,35 @@ impl ConsistentGroups {
             }
         };
         self.add(env, key, (group, id, voters, identity.voter), keys, applied);
+        true
+    }
+
+    /// Leaves an open group for a later epoch of it, where this store has no vote; whether it did.
+    ///
+    /// A store whose records of the group are on their way to the disk stays: the leader of the later epoch asks again.
+    fn leave_for(&mut self, key: GroupKey, epoch: u16) -> bool {
+        let held = &self.groups[&key];
+        let is_earlier = held.group.epoch() < epoch;
+        let has_vote = held.group.members().has_voter(held.voter);
+        let is_busy = !held.outputs.is_empty()
+            || !held.inputs.is_empty()
+            || !held.part.is_ready()
+            || self.journal.has_record_of(key)
+            || self.served.has_request_of(key)
+            || self.is_scanned(key);
+        if !is_earlier || has_vote || is_busy {
+            return false;
+        }
+
+        if let Some(at) = held.timer {
+            self.timers.remove(&(at, key));
+        }
+        self.groups.remove(&key);
+        self.live.remove(key);
+        self.memory.note(key, 0);
+        self.deletions.forget(key);
+        self.todo.retain(|todo| !matches!(todo, Todo::Step(other, _) if *other == key));
+        self.left.insert(key);
         true
     }
 

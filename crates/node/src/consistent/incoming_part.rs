@@ -39,6 +39,11 @@ impl IncomingPart {
         self.drops
     }
 
+    /// Whether no lookup of it waits for the disk.
+    pub fn is_ready(&self) -> bool {
+        self.missing == 0
+    }
+
     /// The items that are newer than the versions in the ledger.
     pub fn newer_items(&self) -> impl Iterator<Item = &Item> {
         self.items

@@ -64,6 +64,14 @@ impl Deletions {
         *self = Deletions::default();
     }
 
+    /// Forgets a group that the store leaves.
+    pub fn forget(&mut self, key: GroupKey) {
+        self.last.remove(&key);
+        if let Some(at) = self.due.remove(&key) {
+            self.timers.remove(&(at, key));
+        }
+    }
+
     /// Notes a deletion of a group.
     fn note(&mut self, key: GroupKey, index: u64) {
         let last = self.last.entry(key).or_insert(index);
@@ -73,10 +81,7 @@ impl Deletions {
     /// Notes that a reaping through an index is applied.
     fn on_reaped(&mut self, key: GroupKey, through: u64) {
         if self.last.get(&key).is_some_and(|last| *last <= through) {
-            self.last.remove(&key);
-            if let Some(at) = self.due.remove(&key) {
-                self.timers.remove(&(at, key));
-            }
+            self.forget(key);
         }
     }
 
@@ -132,6 +137,11 @@ impl ConsistentGroups {
         if self.groups.get(&key).is_some_and(|held| held.group.leads()) {
             self.deletions.set_timer(key, env.now() + REAP_EVERY);
         }
+    }
+
+    /// Whether a search for tombstones of a group is under way.
+    pub(super) fn is_scanned(&self, key: GroupKey) -> bool {
+        self.scans.values().any(|scan| matches!(scan, Scan::Tombstones(search) if search.key == key))
     }
 
     /// Takes an applied entry that lets tombstones go, and looks for them.

@@ -101,6 +101,18 @@ impl Served {
         self.tokens.get_mut(&token).map(|serving| &mut serving.pending)
     }
 
+    /// Whether a request of a group is served, or an entry of it waits for a lookup.
+    pub fn has_request_of(&self, key: GroupKey) -> bool {
+        let is_of = |lookup: &WaitingLookup| match lookup {
+            WaitingLookup::Read { pending, .. } | WaitingLookup::Write { pending, .. } => {
+                pending.group == key
+            }
+            WaitingLookup::Apply { group, .. } | WaitingLookup::Incoming { group, .. } => *group == key,
+            WaitingLookup::Part { .. } | WaitingLookup::Reap { .. } | WaitingLookup::Nobody => false,
+        };
+        self.tokens.values().any(|serving| serving.pending.group == key) || self.lookups.values().any(is_of)
+    }
+
     /// All requests.
     pub fn pendings_mut(&mut self) -> impl Iterator<Item = &mut Pending> {
         let looking = self.lookups.values_mut().filter_map(|lookup| match lookup {

@@ -34,6 +34,14 @@ impl<G: Copy> LiveGroups<G> {
         self.order.push_back(group);
     }
 
+    /// Removes a group that was left.
+    pub fn remove(&mut self, group: G)
+    where
+        G: PartialEq,
+    {
+        self.order.retain(|other| *other != group);
+    }
+
     /// Forgets all.
     pub fn clear(&mut self) {
         self.order.clear();
@@ -71,6 +79,8 @@ mod tests {
         });
         assert_eq!(left, [2, 4], "those in use get a second chance");
         assert_eq!(live.order, [5, 0, 1, 3]);
+        live.remove(0);
+        assert_eq!(live.order, [5, 1, 3]);
         live.look(0, |_| panic!("none has to leave"));
     }
 
