@@ -90,6 +90,10 @@ impl World {
         match &mut recovery.step {
             Step::Survey if self.are_answering() => {
                 if self.hosts.iter().all(|host| !host.is_held) {
+                    // A node that has just started knows of no group yet.
+                    if !self.have_heard() {
+                        return Ok(false);
+                    }
                     self.check_recovered()?;
                     return Ok(true);
                 }
