@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Figure {
     /// Operations in a second: the median of the seconds.
     Throughput,
+    /// Operations in a second, without the writes whose condition did not hold: the median of the seconds.
+    ConditionsHeld,
     /// Operations for each second of CPU time that all servers together used.
     PerCpuSecond,
     /// The median of throughput in the last quarter of the run over that in the first.
@@ -84,7 +86,7 @@ impl Figure {
     /// What it is counted in.
     pub fn unit(self) -> &'static str {
         match self {
-            Figure::Throughput => "op/s",
+            Figure::Throughput | Figure::ConditionsHeld => "op/s",
             Figure::PerCpuSecond => "op/CPU s",
             Figure::MeanMs
             | Figure::MinMs
@@ -128,6 +130,7 @@ impl Figure {
         let ms = |us: f64| measured(us / 1000.0);
         match self {
             Figure::Throughput => Some(it.throughput.median),
+            Figure::ConditionsHeld => median(&conditions_held(results, label)),
             Figure::PerCpuSecond => summary.server_cpu_us_per_op.filter(|us| *us > 0.0).map(|us| 1e6 / us),
             Figure::MeanMs => ms(it.response.mean_us),
             Figure::MinMs => ms(it.response.min_us),
@@ -199,6 +202,15 @@ fn mib(bytes: u64) -> f64 {
 /// Operations done in each measured second.
 fn seconds(results: &Results, label: Option<&str>) -> Vec<f64> {
     results.measured().map(|second| second.done(label) as f64).collect()
+}
+
+/// Of these, writes whose condition did not hold left out.
+fn conditions_held(results: &Results, label: Option<&str>) -> Vec<f64> {
+    let held = |second: &Second| {
+        let wanted = second.operations.iter().filter(|(name, _)| label.is_none_or(|label| label == *name));
+        wanted.map(|(_, it)| (it.done - it.condition_failed) as f64).sum()
+    };
+    results.measured().map(held).collect()
 }
 
 /// The last quarter's median over the first's; none of a run that is too short to have quarters.
