@@ -9,7 +9,7 @@ use client::{Client, ReadOptions, Timeouts};
 use experiments::scenario::launch::{Launcher, NodeAddresses, ports};
 use experiments::scenario::nodes::Nodes;
 use experiments::scenario::{Plan, consistent_type};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -106,6 +106,12 @@ impl Cluster {
     /// Creates and activates a consistent bucket type.
     pub fn make_consistent_type(&self, name: &str) -> Result<()> {
         Ok(consistent_type::make(name, &self.nodes.plans().collect::<Vec<_>>())?)
+    }
+
+    /// The prefixes of the consistent groups that a node leads, counted from 0.
+    pub fn led_prefixes(&self, node: usize) -> Result<BTreeSet<u16>> {
+        let plan = self.nodes.plans().nth(node).ok_or("there is no such node")?;
+        Ok(consistent_type::led_prefixes(plan)?)
     }
 
     /// The first node's process.

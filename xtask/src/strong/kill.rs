@@ -45,6 +45,7 @@ pub fn specs() -> Vec<Spec> {
     vec![
         Spec::new("kill -9/longest wait of a group with requests", "s", Some(Bar::AtMost(2.0))),
         Spec::new("kill -9/longest wait of any group", "s", Some(Bar::AtMost(3.0))),
+        Spec::new("kill -9/p99 of keys led elsewhere, over before", "times", Some(Bar::AtMost(2.0))),
         Spec::new("kill -9/keys with wrong answers", "keys", Some(Bar::Exactly(0.0))),
         Spec::new("kill -9/errors but timeouts of requests under way", "errors", Some(Bar::Exactly(0.0))),
     ]
@@ -87,7 +88,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
 
     let values = |of: fn(&Killed) -> f64| kills.iter().map(of).collect::<Vec<f64>>();
     let most = |of: fn(&Killed) -> f64| values(of).into_iter().reduce(f64::max);
-    let [waiting, any, wrong, errors] = &specs()[..] else { return Err("four rows".into()) };
+    let [waiting, any, elsewhere, wrong, errors] = &specs()[..] else { return Err("five rows".into()) };
     let row = waiting.clone().measured(&values(|it| it.waits.waiting));
     report.push(
         row.also("longest", most(|it| it.waits.waiting))
@@ -99,6 +100,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     )?;
     let row = any.clone().measured(&values(|it| it.waits.any));
     report.push(row.also("longest", most(|it| it.waits.any)))?;
+    report.push(elsewhere.clone().measured(&values(|it| it.waits.elsewhere)))?;
     let sum = |of: fn(&Killed) -> usize| kills.iter().map(of).sum::<usize>() as f64;
     report.push(wrong.clone().valued(sum(|it| it.wrong), "sum of all kills"))?;
     report.push(errors.clone().valued(sum(|it| it.waits.errors), "sum of all kills"))
@@ -127,18 +129,19 @@ pub fn kill(
         }
         let killed = (|| {
             let held = elections(cluster)? - earlier;
+            let led = cluster.led_prefixes(victim)?;
             let queued = sys::run_delay(&survivors)?;
             let elapsed_s = || control.elapsed_s().ok_or("the load has not begun");
             let begin = elapsed_s()?;
             cluster.kill_node(victim)?;
-            Ok::<_, crate::Failure>((begin..elapsed_s()?, held, queued))
+            Ok::<_, crate::Failure>((begin..elapsed_s()?, held, queued, led))
         })();
         let loaded = load.join();
         is_over.store(true, Ordering::Relaxed);
         (killed, loaded, prober.join())
     });
     loaded.map_err(|_| "the load has panicked")??;
-    let (at_s, elections, queued) = killed?;
+    let (at_s, elections, queued, led) = killed?;
     let sync = sync.map_err(|_| "the prober has panicked")??;
     let run_queue = sys::run_delay(&survivors)?.saturating_sub(queued);
     cluster.start_node(victim)?;
@@ -147,7 +150,8 @@ pub fn kill(
     let history = history::read(&file)?;
     std::fs::remove_file(&file)?;
     let ns = |at_s: f64| (at_s * 1e9) as u64;
-    let (waits, wrong) = (Waits::of(&history, ns(at_s.start)..ns(at_s.end)), wrong_keys(&history));
+    let waits = Waits::of(&history, ns(at_s.start)..ns(at_s.end), &led);
+    let wrong = wrong_keys(&history);
     let killed = Killed { waits, wrong, elections, sync, run_queue };
     eprintln!("figures: node {} was killed: {killed:?}", victim + 1);
     Ok(killed)

@@ -3,15 +3,17 @@
 //! 1. [`Recorded::run`] reads and writes keys of the consistent type, and writes the history.
 //! 2. [`Waits::of`] finds, for each group, its first answer to a request from after the kill. Its requests waited from
 //!    the call of the first that was not answered before the kill, or from the kill.
+//!    Beside that, requests on groups that were led elsewhere are compared with those of before.
 //! 3. [`wrong_keys`] judges the history.
 
 use super::TYPE;
 use crate::Result;
 use bench::history::{self, History};
 use bench::{Control, Identity, Workload};
+use histogram::Recorder;
 use results::Summary;
 use ring::{Position, RingSize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
@@ -20,6 +22,9 @@ use strong::linearizability::Outcome;
 
 /// Keys: some for each group of a ring of 64.
 const KEYS: u32 = 4_000;
+
+/// Time around a kill whose requests are compared: elections have ended by then.
+const NEAR: Duration = Duration::from_secs(2);
 
 /// The bucket of the load.
 const BUCKET: &str = "recorded";
@@ -80,16 +85,21 @@ pub struct Waits {
     pub timeouts: usize,
     /// Errors that are no timeout of a request under way at the kill.
     pub errors: usize,
+    /// p99 of requests on groups that other nodes led: those begun soon after the kill, over those of before.
+    pub elsewhere: f64,
 }
 
 impl Waits {
-    /// Of a history with a kill in these nanoseconds: from its request until the process was gone.
-    pub fn of(history: &History, kill: Range<u64>) -> Waits {
+    /// Of a history with a kill in these nanoseconds: from its request until the process was gone. The node has led the
+    /// groups of some prefixes.
+    pub fn of(history: &History, kill: Range<u64>, led: &BTreeSet<u16>) -> Waits {
         let at = kill.start;
         let mut waits = Waits::default();
+        let mut elsewhere = [Recorder::default(), Recorder::default()];
         let mut groups: BTreeMap<u16, Group> = BTreeMap::new();
         for (key, requests) in &history.keys {
-            let group = groups.entry(group_of(key)).or_default();
+            let prefix = group_of(key);
+            let group = groups.entry(prefix).or_default();
             for operation in requests.iter().map(|it| it.operation) {
                 let (was_under_way, may_be_lost) = (operation.call <= at, operation.call <= kill.end);
                 let is_done = match operation.outcome {
@@ -101,6 +111,10 @@ impl Waits {
                 waits.timeouts += usize::from(operation.outcome == Outcome::Timeout);
                 let is_lost = operation.outcome == Outcome::Timeout && may_be_lost;
                 waits.errors += usize::from(!is_done && !is_lost);
+                let is_near = operation.call.abs_diff(at) <= NEAR.as_nanos() as u64;
+                if is_done && is_near && !led.contains(&prefix) {
+                    elsewhere[usize::from(!was_under_way)].record(operation.end - operation.call);
+                }
                 // An answer to a request from before the kill may have been on its way.
                 if is_done && !was_under_way {
                     group.answered = group.answered.min(operation.end);
@@ -110,6 +124,8 @@ impl Waits {
                 }
             }
         }
+        let [before, after] = elsewhere.map(|mut times| times.take().percentile(99.0) as f64);
+        waits.elsewhere = after / before;
         waits.groups = groups.len();
         for group in groups.values().filter(|group| group.answered < u64::MAX) {
             waits.any = waits.any.max((group.answered - at) as f64 / 1e9);

@@ -5,6 +5,8 @@
 
 use super::nodes::Plan;
 use bench::Error;
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,9 +25,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// # Errors
 /// [`Error::Unusable`] with the words of the node that refused it.
 pub fn make(name: &str, nodes: &[&Plan]) -> Result<(), Error> {
-    admin(nodes[0], &["create", name, PROPERTIES])?;
+    admin(nodes[0], &["bucket-type", "create", name, PROPERTIES])?;
     let begin = Instant::now();
-    while let Err(error) = admin(nodes[0], &["activate", name]) {
+    while let Err(error) = admin(nodes[0], &["bucket-type", "activate", name]) {
         if begin.elapsed() > ACTIVATION_MAX {
             return Err(error);
         }
@@ -55,16 +57,29 @@ pub fn await_leaders(nodes: &[&Plan]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs a command on bucket types at a node.
-fn admin(node: &Plan, words: &[&str]) -> Result<(), Error> {
+/// The prefixes of the groups that a node leads.
+///
+/// # Errors
+/// [`Error::Unusable`] if the node does not tell.
+pub fn led_prefixes(node: &Plan) -> Result<BTreeSet<u16>, Error> {
+    let told = admin(node, &["strong", "status", "--all", "--json"])?;
+    let status: Value = serde_json::from_slice(&told)
+        .map_err(|error| Error::Unusable(format!("the status of groups is no JSON: {error}")))?;
+    let groups = status["groups"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let led = groups.iter().filter(|group| group["role"] == "leader");
+    Ok(led.filter_map(|group| group["prefix"].as_u64()?.try_into().ok()).collect())
+}
+
+/// Runs a command of an operator at a node; the text that it prints.
+fn admin(node: &Plan, words: &[&str]) -> Result<Vec<u8>, Error> {
     let mut command = Command::new(&node.program);
-    command.args(["admin", "--node", &node.http.to_string(), "bucket-type"]).args(words).stdin(Stdio::null());
-    let Output { status, stderr, .. } = command.output().map_err(Error::file(&node.program))?;
+    command.args(["admin", "--node", &node.http.to_string()]).args(words).stdin(Stdio::null());
+    let Output { status, stdout, stderr } = command.output().map_err(Error::file(&node.program))?;
     match status.success() {
-        true => Ok(()),
+        true => Ok(stdout),
         false => {
             let told = String::from_utf8_lossy(&stderr);
-            Err(Error::Unusable(format!("bucket-type {}: {}", words.join(" "), told.trim_end())))
+            Err(Error::Unusable(format!("{}: {}", words.join(" "), told.trim_end())))
         }
     }
 }
