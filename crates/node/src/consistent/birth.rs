@@ -48,17 +48,19 @@ pub struct FoundBirth {
     /// Whether the store has a birth of another life: it was restored from a backup, or made anew without its manifest,
     /// and has got no birth since. Its groups are held back until an operator has chosen among their copies.
     pub is_restored: bool,
-    /// Whether a group was recovered with this birth as its only voter.
-    pub is_alone: bool,
+    /// The birth by which this store is the only voter of a group, as of the last recovery that wrote such a state. It
+    /// is not the stored one if the power was lost between the two.
+    pub only_voter: Option<Birth>,
 }
 
 impl FoundBirth {
     /// Whether the store's groups are held back until an operator has chosen among the copies.
     ///
-    /// The store was restored, or its process ended between the birth of an adoption and its registration. A new birth
+    /// The store was restored, or its process ended between an adoption and the registration of its birth. A new birth
     /// would leave the adopted groups without a voter.
     pub fn is_held(&self, registered: Option<Birth>) -> bool {
-        let is_interrupted = self.is_alone && registered.is_some() && self.stored != registered;
+        let is_adopted = self.only_voter.is_some_and(|birth| Some(birth) != registered);
+        let is_interrupted = is_adopted && registered.is_some() && self.stored != registered;
         (self.is_restored || is_interrupted) && !base::planted!(HoldIgnored)
     }
 }
@@ -81,19 +83,23 @@ pub fn read_birth(store: &mut engine::Store, disk: &mut dyn Disk) -> Result<Foun
     let is_of_this_life = |incarnation| keeps || incarnation == store.incarnation();
     let stored = entry.filter(|(_, incarnation)| is_of_this_life(*incarnation)).map(|(birth, _)| birth);
     let is_restored = entry.is_some_and(|(_, incarnation)| !is_of_this_life(incarnation));
-    let is_alone = stored.is_some_and(|birth| store.found_groups().iter().any(|it| is_only_voter(birth, it)));
+    let only_voters = store.found_groups().iter().filter_map(|group| only_voter(group, stored));
+    let only_voter = only_voters.max_by_key(|(epoch, _)| *epoch).map(|(_, birth)| birth);
     let is_complete = !store.may_have_lost_groups(kept_at)
         && store.check_range_since(GROUPS.0, GROUPS.1, kept_at.seq).is_ok();
-    Ok(FoundBirth { stored, is_complete: is_complete || keeps, is_restored, is_alone })
+    Ok(FoundBirth { stored, is_complete: is_complete || keeps, is_restored, only_voter })
 }
 
-/// Whether a group was recovered with a store of this birth as its only voter.
-fn is_only_voter(birth: Birth, found: &FoundGroup) -> bool {
+/// The epoch of a recovered group, and the birth by which this store is its only voter.
+///
+/// An adoption writes a state without learners. A state of another node's store has this one as a learner.
+fn only_voter(found: &FoundGroup, stored: Option<Birth>) -> Option<(u16, Birth)> {
     // A store may have tens of thousands of groups, most of them without a recovery.
-    let recovered = found.state.as_ref().filter(|it| read_epoch(it).is_some_and(|epoch| epoch > 0));
-    let Some(Ok(stored)) = recovered.map(read_state) else { return false };
-    let Configuration { voters, outgoing, .. } = &stored.state.configuration;
-    outgoing.is_empty() && voters.len() == 1 && voters.iter().all(|voter| voter.birth == birth)
+    let epoch = read_epoch(found.state.as_ref()?).filter(|epoch| *epoch > 0)?;
+    let Configuration { voters, outgoing, learners } =
+        read_state(found.state.as_ref()?).ok()?.state.configuration;
+    let voter = voters.first().filter(|_| outgoing.is_empty() && voters.len() == 1)?;
+    (learners.is_empty() || Some(voter.birth) == stored).then_some((epoch, voter.birth))
 }
 
 /// The entry of a birth in a store of that incarnation.

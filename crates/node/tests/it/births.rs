@@ -80,7 +80,7 @@ fn a_birth_is_told_when_it_is_durable_and_outlives_a_crash() {
     let data = tempfile::tempdir().unwrap();
     let hold = Arc::default();
     let (mut shard, found) = open(data.path(), &hold);
-    assert_eq!(found, FoundBirth { stored: None, is_complete: true, is_restored: false, is_alone: false });
+    assert_eq!(found, FoundBirth { stored: None, is_complete: true, is_restored: false, only_voter: None });
     shard.keep_birth(birth(7));
     let mut outputs = Vec::new();
     shard.take_outputs(&mut outputs);
@@ -120,14 +120,15 @@ fn a_restored_store_has_no_birth_until_it_gets_one() {
         let incarnation = state.incarnation + 1;
         renewed(state, incarnation)
     });
-    let restored = FoundBirth { stored: None, is_complete: true, is_restored: true, is_alone: false };
+    let restored = FoundBirth { stored: None, is_complete: true, is_restored: true, only_voter: None };
     assert_eq!(open(data.path(), &hold).1, restored);
     let (mut shard, found) = open(data.path(), &hold);
     assert_eq!(found, restored, "it stays so until it has a birth");
     shard.keep_birth(birth(8));
     told(&mut shard);
     drop(shard);
-    let found = FoundBirth { stored: Some(birth(8)), is_complete: true, is_restored: false, is_alone: false };
+    let found =
+        FoundBirth { stored: Some(birth(8)), is_complete: true, is_restored: false, only_voter: None };
     assert_eq!(open(data.path(), &hold).1, found);
 }
 

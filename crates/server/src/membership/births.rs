@@ -243,7 +243,7 @@ mod tests {
     }
 
     fn kept(number: u64) -> FoundBirth {
-        FoundBirth { stored: Some(birth(number)), is_complete: true, is_restored: false, is_alone: false }
+        FoundBirth { stored: Some(birth(number)), is_complete: true, is_restored: false, only_voter: None }
     }
 
     fn births(found: &[FoundBirth]) -> Births {
@@ -406,11 +406,17 @@ mod tests {
         let expected = state.version();
         state.apply(&Command::FoundGroups { expected, n_val: 3, number: 9 }).unwrap();
         start_again(&mut state, 2, 2);
-        let adopted = |number| FoundBirth { is_alone: true, ..kept(number) };
+        let adopted = |number| FoundBirth { only_voter: Some(birth(number)), ..kept(number) };
 
         let mut interrupted = births(&[adopted(8)]);
         assert_eq!(interrupted.advance(&state, &own(2, 2), &board, NOW), BirthSteps::default());
         assert!(interrupted.are_held(&state));
+        // The states of the last adoption were written, and its birth was not.
+        let mut interrupted = births(&[FoundBirth { only_voter: Some(birth(9)), ..kept(8) }]);
+        assert_eq!(interrupted.advance(&state, &own(2, 2), &board, NOW), BirthSteps::default());
+        assert!(interrupted.are_held(&state));
+        let forgot = births(&[FoundBirth { only_voter: Some(birth(5)), ..kept(8) }]);
+        assert!(!forgot.are_held(&state), "its groups had a voter that was registered");
         let mut registered = births(&[adopted(5)]);
         assert_eq!(registered.advance(&state, &own(2, 2), &board, NOW).given, [(ShardId(0), birth(5))]);
         assert!(!registered.are_held(&state));
@@ -418,7 +424,7 @@ mod tests {
 
     #[test]
     fn restored_stores_get_no_births_while_groups_are_founded_until_they_are_released() {
-        let restored = FoundBirth { stored: None, is_complete: true, is_restored: true, is_alone: false };
+        let restored = FoundBirth { stored: None, is_complete: true, is_restored: true, only_voter: None };
         let (mut births, board, mut state) = (births(&[restored, restored]), Board::new(2), state(1, 1));
         assert!(!births.are_held(&state), "there are no groups");
         let stores = StoreBirths { ring_bits: 3, births: [birth(5), birth(6)].into() };

@@ -75,7 +75,7 @@ impl Node {
 }
 
 fn nothing_stored(shards: usize) -> Vec<FoundBirth> {
-    vec![FoundBirth { stored: None, is_complete: true, is_restored: false, is_alone: false }; shards]
+    vec![FoundBirth { stored: None, is_complete: true, is_restored: false, only_voter: None }; shards]
 }
 
 fn stored(births: &[Birth]) -> Vec<FoundBirth> {
@@ -85,7 +85,7 @@ fn stored(births: &[Birth]) -> Vec<FoundBirth> {
             stored: Some(birth),
             is_complete: true,
             is_restored: false,
-            is_alone: false,
+            only_voter: None,
         })
         .collect()
 }
