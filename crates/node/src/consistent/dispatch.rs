@@ -58,6 +58,9 @@ pub(super) struct Pending {
     pub hint: Option<NodeId>,
     /// Nodes that were asked since it waited last.
     pub asked: u32,
+    /// Voters that were asked and knew no leader. Another one is asked next: a voter without a link to the leader does
+    /// not hear of it.
+    pub turn: u32,
     /// The first voter of the list was asked to lead.
     pub has_sought: bool,
     /// Its stages, from its first wait on.
@@ -170,6 +173,7 @@ impl ConsistentGroups {
             gives_up: times.deadline.min(now + LEADER_WAIT_MAX),
             hint: None,
             asked: 0,
+            turn: 0,
             has_sought: false,
             stages: None,
             is_slow: false,
@@ -258,7 +262,7 @@ impl ConsistentGroups {
             .filter(|voter| voter.node != env.peers.here() && self.reaches(env, pending.group, **voter));
         let reached: Vec<NodeId> = reached.map(|voter| voter.node).collect();
         let hint = pending.hint.filter(|hint| reached.contains(hint));
-        hint.or_else(|| reached.get(pending.asked as usize % reached.len().max(1)).copied())
+        hint.or_else(|| reached.get(pending.turn as usize % reached.len().max(1)).copied())
     }
 
     /// Has a request wait for a leader.

@@ -101,6 +101,7 @@ impl ConsistentGroups {
             LeaderAnswer::Done(result) => pending.reply(env, *result),
             LeaderAnswer::NotLeader { leader } => {
                 pending.hint = leader.filter(|leader| *leader != from);
+                pending.turn += u32::from(pending.hint.is_none());
                 match pending.hint {
                     Some(leader) if leader == env.peers.here() => self.dispatch(env, pending),
                     Some(_) if self.follows_hint(pending.group) => self.dispatch(env, pending),
