@@ -68,7 +68,7 @@ fn damaged_proposal_votes() {
 
 #[test]
 fn catch_up_resumed_newer() {
-    is_caught_by(Script::Deleted, 47, Planted::CatchUpResumedNewer);
+    is_caught_by(Script::Deleted, 123, Planted::CatchUpResumedNewer);
 }
 
 #[test]
