@@ -40,14 +40,22 @@ const LEADERS_MAX: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// How leaders prove that they lead: the option, the prefix of its rows, and the bars of waits.
+const READS: [(&str, &str, f64, f64); 2] = [("ask", "", 2.0, 3.0), ("lease", "lease/", 1.3, 2.5)];
+
 /// The rows of this part.
 pub fn specs() -> Vec<Spec> {
-    vec![
-        Spec::new("kill -9/longest wait of a group with requests", "s", Some(Bar::AtMost(2.0))),
-        Spec::new("kill -9/longest wait of any group", "s", Some(Bar::AtMost(3.0))),
-        Spec::new("kill -9/p99 of keys led elsewhere, over before", "times", Some(Bar::AtMost(2.0))),
-        Spec::new("kill -9/keys with wrong answers", "keys", Some(Bar::Exactly(0.0))),
-        Spec::new("kill -9/errors but timeouts of requests under way", "errors", Some(Bar::Exactly(0.0))),
+    READS.iter().flat_map(|(_, prefix, waiting, any)| specs_of(prefix, *waiting, *any)).collect()
+}
+
+fn specs_of(prefix: &str, waiting: f64, any: f64) -> [Spec; 5] {
+    let spec = |of, unit, bar| Spec::new(format!("{prefix}kill -9/{of}"), unit, Some(bar));
+    [
+        spec("longest wait of a group with requests", "s", Bar::AtMost(waiting)),
+        spec("longest wait of any group", "s", Bar::AtMost(any)),
+        spec("p99 of keys led elsewhere, over before", "times", Bar::AtMost(2.0)),
+        spec("keys with wrong answers", "keys", Bar::Exactly(0.0)),
+        spec("errors but timeouts of requests under way", "errors", Bar::Exactly(0.0)),
     ]
 }
 
@@ -68,7 +76,14 @@ pub struct Killed {
 
 /// Fills them.
 pub fn run(context: &Context, report: &mut Report) -> Result<()> {
-    let mut cluster = context.cluster("kill")?;
+    for (reads, prefix, waiting, any) in READS {
+        kill_each(context, report, reads, specs_of(prefix, waiting, any))?;
+    }
+    Ok(())
+}
+
+fn kill_each(context: &Context, report: &mut Report, reads: &str, specs: [Spec; 5]) -> Result<()> {
+    let mut cluster = context.cluster_with(&format!("kill-{reads}"), &[("strong-reads", reads)])?;
     await_leaders(&cluster)?;
     let load = Recorded { connections: 64, rate: None, time: BEFORE };
     load.run(&cluster.servers.addresses, None, &Control::default())?;
@@ -88,8 +103,8 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
 
     let values = |of: fn(&Killed) -> f64| kills.iter().map(of).collect::<Vec<f64>>();
     let most = |of: fn(&Killed) -> f64| values(of).into_iter().reduce(f64::max);
-    let [waiting, any, elsewhere, wrong, errors] = &specs()[..] else { return Err("five rows".into()) };
-    let row = waiting.clone().measured(&values(|it| it.waits.waiting));
+    let [waiting, any, elsewhere, wrong, errors] = specs;
+    let row = waiting.measured(&values(|it| it.waits.waiting));
     report.push(
         row.also("longest", most(|it| it.waits.waiting))
             .also("groups", median(&values(|it| it.waits.groups as f64)))
@@ -98,12 +113,12 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
             .also("plain_fsync_s", most(|it| it.sync.as_secs_f64()))
             .also("run_queue_s", median(&values(|it| it.run_queue.as_secs_f64()))),
     )?;
-    let row = any.clone().measured(&values(|it| it.waits.any));
+    let row = any.measured(&values(|it| it.waits.any));
     report.push(row.also("longest", most(|it| it.waits.any)))?;
-    report.push(elsewhere.clone().measured(&values(|it| it.waits.elsewhere)))?;
+    report.push(elsewhere.measured(&values(|it| it.waits.elsewhere)))?;
     let sum = |of: fn(&Killed) -> usize| kills.iter().map(of).sum::<usize>() as f64;
-    report.push(wrong.clone().valued(sum(|it| it.wrong), "sum of all kills"))?;
-    report.push(errors.clone().valued(sum(|it| it.waits.errors), "sum of all kills"))
+    report.push(wrong.valued(sum(|it| it.wrong), "sum of all kills"))?;
+    report.push(errors.valued(sum(|it| it.waits.errors), "sum of all kills"))
 }
 
 /// Runs a load, kills a node so long after its begin, and starts it again.

@@ -119,7 +119,8 @@ impl Waits {
                 if is_done && !was_under_way {
                     group.answered = group.answered.min(operation.end);
                 }
-                if operation.end > at {
+                // The client of a request that was lost with the node does not wait for the group.
+                if operation.end > at && !is_lost {
                     group.asked = group.asked.min(operation.call.max(at));
                 }
             }
