@@ -308,7 +308,9 @@ impl Group {
     /// Lets the next candidacy wait for the end of a promise, and then for this voter's place on the list.
     fn wait_for_promise(&mut self, left: Duration, now: Monotonic) {
         let at = now + left + RANK_DELAY * self.place();
-        self.timers.postpone_election_until(at, &mut *self.rng);
+        // Votes of others may be on their way.
+        let goes_on = self.raw.raft.state == StateRole::Candidate;
+        self.timers.postpone_election_until(at, goes_on, &mut *self.rng);
     }
 
     /// Notes another term or role of the library.

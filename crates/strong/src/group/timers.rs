@@ -35,6 +35,8 @@ struct Backoff {
 #[derive(Default)]
 pub(super) struct Timers {
     election_at: Option<Monotonic>,
+    /// The last end of promises that refused the candidacy of before, with this voter's place behind it.
+    refused_until: Option<Monotonic>,
     heartbeat_at: Option<Monotonic>,
     down: BTreeSet<VoterId>,
     backoffs: BTreeMap<VoterId, Backoff>,
@@ -148,12 +150,16 @@ impl Timers {
     /// Gives a candidate time to win.
     pub(super) fn postpone_election(&mut self, now: Monotonic, rng: &mut dyn Rng) {
         self.election_at = Some(now + ELECTION_RETRY + below(ELECTION_RETRY, rng));
+        self.refused_until = None;
     }
 
-    /// Lets an election wait until an instant, and a little longer.
-    pub(super) fn postpone_election_until(&mut self, at: Monotonic, rng: &mut dyn Rng) {
+    /// Lets an election that was refused wait until an instant, and a little longer. A candidacy that goes on keeps its
+    /// time to win; any other has ended with the refusal.
+    pub(super) fn postpone_election_until(&mut self, at: Monotonic, goes_on: bool, rng: &mut dyn Rng) {
         let at = at + below(RANK_DELAY, rng);
-        self.election_at = self.election_at.map(|before| before.max(at));
+        let until = self.refused_until.map_or(at, |before| before.max(at));
+        self.refused_until = Some(until);
+        self.election_at = self.election_at.map(|before| if goes_on { before.max(until) } else { until });
     }
 
     /// Sets the timers of a leader.
@@ -226,6 +232,28 @@ mod tests {
         assert_eq!(sent(&mut timers, 10..20), 5);
         timers.on_heard(voter);
         assert_eq!(sent(&mut timers, 20..21), 3, "it begins anew");
+    }
+
+    #[test]
+    fn a_refused_candidacy_waits_for_the_last_promise_and_no_longer() {
+        let mut rng = SplitMix64::new(1);
+        let (now, mut timers) = (Monotonic(1_000), Timers::default());
+        let ms = Duration::from_millis;
+        timers.seek_leader(0, now, &mut rng);
+        assert!(timers.take_election(now + RANK_DELAY, &mut rng));
+        let now = now + RANK_DELAY;
+        for left in [200, 5, 100] {
+            timers.postpone_election_until(now + ms(left), false, &mut rng);
+            let wait = timers.next().unwrap().since(now);
+            assert!((ms(200)..ms(200) + RANK_DELAY).contains(&wait), "{wait:?}");
+        }
+        assert!(timers.take_election(now + ms(250), &mut rng));
+        timers.postpone_election_until(now + ms(255), true, &mut rng);
+        let wait = timers.next().unwrap().since(now + ms(250));
+        assert!(wait >= ELECTION_RETRY, "{wait:?}: it may still win");
+        timers.postpone_election_until(now + ms(255), false, &mut rng);
+        let wait = timers.next().unwrap().since(now + ms(250));
+        assert!((ms(5)..ms(5) + RANK_DELAY).contains(&wait), "{wait:?}: earlier refusals do not count");
     }
 
     #[test]
