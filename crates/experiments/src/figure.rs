@@ -204,7 +204,7 @@ fn seconds(results: &Results, label: Option<&str>) -> Vec<f64> {
     results.measured().map(|second| second.done(label) as f64).collect()
 }
 
-/// Of these, writes whose condition did not hold left out.
+/// Operations done in each measured second, without the writes whose condition did not hold.
 fn conditions_held(results: &Results, label: Option<&str>) -> Vec<f64> {
     let held = |second: &Second| {
         let wanted = second.operations.iter().filter(|(name, _)| label.is_none_or(|label| label == *name));

@@ -82,6 +82,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
+/// Kills each node in turn, and fills the rows of one way to prove that a leader leads.
 fn kill_each(context: &Context, report: &mut Report, reads: &str, specs: [Spec; 5]) -> Result<()> {
     let mut cluster = context.cluster_with(&format!("kill-{reads}"), &[("strong-reads", reads)])?;
     await_leaders(&cluster)?;

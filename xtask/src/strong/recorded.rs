@@ -2,8 +2,8 @@
 //!
 //! 1. [`Recorded::run`] reads and writes keys of the consistent type, and writes the history.
 //! 2. [`Waits::of`] finds, for each group, its first answer to a request from after the kill. Its requests waited from
-//!    the call of the first that was not answered before the kill, or from the kill.
-//!    Beside that, requests on groups that were led elsewhere are compared with those of before.
+//!    the call of the first that was neither answered before the kill nor lost, or from the kill. Beside that, requests
+//!    on groups that other nodes led are compared with those of before.
 //! 3. [`wrong_keys`] judges the history.
 
 use super::TYPE;
@@ -23,7 +23,7 @@ use strong::linearizability::Outcome;
 /// Keys: some for each group of a ring of 64.
 const KEYS: u32 = 4_000;
 
-/// Time around a kill whose requests are compared: elections have ended by then.
+/// Time around a kill whose requests are compared: it has most of the elections.
 const NEAR: Duration = Duration::from_secs(2);
 
 /// The bucket of the load.

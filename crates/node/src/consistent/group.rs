@@ -338,7 +338,7 @@ impl ConsistentGroups {
         let held = &self.groups[&key];
         let is_earlier = held.group.epoch() < epoch;
         let has_vote = held.group.members().has_voter(held.voter);
-        let is_busy = !held.outputs.is_empty()
+        let is_busy = held.is_held()
             || !held.inputs.is_empty()
             || !held.part.is_ready()
             || self.journal.has_record_of(key)
