@@ -1,9 +1,9 @@
 //! A load whose requests are recorded, and the waits that its history has around a kill.
 //!
 //! 1. [`Recorded::run`] reads and writes keys of the consistent type, and writes the history.
-//! 2. [`Waits::of`] finds, for each group, its first answer to a request from after the kill. Its requests waited from
-//!    the call of the first that was neither answered before the kill nor lost, or from the kill. Beside that, requests
-//!    on groups that other nodes led are compared with those of before.
+//! 2. [`Waits::of`] finds, for each group, its first answer to a request from after the kill, and the call of the first
+//!    such request. A request that was under way at the kill has waited from then until its own answer. Beside that,
+//!    requests on groups that other nodes led are compared with those of before.
 //! 3. [`wrong_keys`] judges the history.
 
 use super::TYPE;
@@ -119,8 +119,11 @@ impl Waits {
                 if is_done && !was_under_way {
                     group.answered = group.answered.min(operation.end);
                 }
-                // The client of a request that was lost with the node does not wait for the group.
-                if operation.end > at && !is_lost {
+                // The client of a request that was lost with the node does not wait for the group. One whose request was
+                // under way and answered has waited until then, maybe for the leader of before.
+                if is_done && was_under_way {
+                    group.waited = group.waited.max(operation.end.saturating_sub(at));
+                } else if operation.end > at && !is_lost {
                     group.asked = group.asked.min(operation.call.max(at));
                 }
             }
@@ -130,7 +133,8 @@ impl Waits {
         waits.groups = groups.len();
         for group in groups.values().filter(|group| group.answered < u64::MAX) {
             waits.any = waits.any.max((group.answered - at) as f64 / 1e9);
-            waits.waiting = waits.waiting.max(group.answered.saturating_sub(group.asked) as f64 / 1e9);
+            let waited = group.answered.saturating_sub(group.asked).max(group.waited);
+            waits.waiting = waits.waiting.max(waited as f64 / 1e9);
         }
         waits
     }
@@ -140,13 +144,15 @@ impl Waits {
 struct Group {
     /// Its first answer to a request from after the kill.
     answered: u64,
-    /// The time from which a request waited, the kill at the earliest.
+    /// The time from which a request waited that was not under way at the kill, or has failed; the kill at the earliest.
     asked: u64,
+    /// The longest wait after the kill of a request that was under way, and answered.
+    waited: u64,
 }
 
 impl Default for Group {
     fn default() -> Group {
-        Group { answered: u64::MAX, asked: u64::MAX }
+        Group { answered: u64::MAX, asked: u64::MAX, waited: 0 }
     }
 }
 
@@ -156,4 +162,42 @@ fn group_of(key: &str) -> u16 {
     let key = key.rsplit('/').next().unwrap_or_default();
     Position::of_key(TYPE.as_bytes(), BUCKET.as_bytes(), key.as_bytes())
         .prefix(RingSize::default().finest().bits())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bench::history::Request;
+    use strong::linearizability::{Action, Operation};
+
+    const MS: u64 = 1_000_000;
+
+    /// Waits around a kill at 100 ms, of reads of one key: call, end and outcome, in milliseconds.
+    fn waits(reads: &[(u64, u64, Outcome)]) -> Waits {
+        let request = |&(call, end, outcome): &(u64, u64, Outcome)| {
+            let operation = Operation { call: call * MS, end: end * MS, action: Action::Get, outcome };
+            Request { process: 0, operation }
+        };
+        let requests = reads.iter().map(request).collect();
+        let history = History { keys: BTreeMap::from([(String::from("recorded/key"), requests)]) };
+        Waits::of(&history, 100 * MS..101 * MS, &BTreeSet::new())
+    }
+
+    #[test]
+    fn an_answer_on_its_way_at_the_kill_begins_no_wait_for_the_next_request() {
+        let read = Outcome::Read(None);
+        let by_the_next = waits(&[(90, 103, read), (1_500, 1_520, read)]);
+        assert_eq!((by_the_next.waiting, by_the_next.any), (0.02, 1.42));
+        let waited_itself = waits(&[(90, 1_200, read), (1_500, 1_520, read)]);
+        assert_eq!((waited_itself.waiting, waited_itself.any), (1.1, 1.42));
+    }
+
+    #[test]
+    fn a_group_waits_from_its_first_request_after_the_kill_and_not_from_one_lost() {
+        let read = Outcome::Read(None);
+        let tried_again = waits(&[(90, 200, Outcome::Unavailable), (300, 800, read)]);
+        assert_eq!((tried_again.waiting, tried_again.errors), (0.7, 1));
+        let lost = waits(&[(90, 200, Outcome::Timeout), (300, 800, read)]);
+        assert_eq!((lost.waiting, lost.errors, lost.timeouts), (0.5, 0, 1));
+    }
 }
