@@ -173,7 +173,8 @@ impl World {
                 self.trace.fault(Fault::OneWay, format_args!("{links:?} for good"));
                 self.set_links(&links, true);
                 (self.probes.links, self.probes.spared) = (links, spared);
-                let fine = groups.filter(|group| self.is_fine(*group)).collect::<Vec<_>>();
+                let fine = groups.collect::<Vec<_>>().into_iter().filter(|group| self.is_fine(*group));
+                let fine = fine.collect::<Vec<_>>();
                 self.probes.ask(fine);
             }
             Phase::Mended => {
@@ -188,13 +189,16 @@ impl World {
         }
     }
 
-    /// Whether a majority of a group can speak to each other, and to the nodes that are asked.
-    fn is_fine(&self, question: Question) -> bool {
+    /// Whether a majority of a group can speak to each other, and to the nodes that are asked. A store that lost keys
+    /// and has not got them back may need the one that is cut off.
+    fn is_fine(&mut self, question: Question) -> bool {
         let Question::Group(group) = question else { return true };
         let prefix = self.groups[group];
+        let reports = self.reports(prefix);
         let live = self.registry.live_voters(prefix);
+        let is_whole = |at: &usize| reports.get(at).is_none_or(|report| !report.is_incomplete);
         let fine = live.iter().filter(|at| !self.probes.spared.contains(at) && !self.hosts[**at].gone);
-        2 * fine.count() > self.registry.voters(prefix).len()
+        2 * fine.filter(|at| is_whole(at)).count() > self.registry.voters(prefix).len()
     }
 
     /// Ends all faults.
