@@ -177,15 +177,16 @@ impl Nodes {
         Ok(())
     }
 
-    /// Waits until each of the first `founders` has links to all others of them.
+    /// Waits until each of the first `founders` answers, and has links to all others of them. Its ports are open before
+    /// that, and before the local socket of its data folder.
     pub fn await_peers(&mut self, founders: usize) -> Result<(), Error> {
         let wanted = Some((founders - 1) as f64);
-        let peers_up = |http| bench::counters(http)?.get("peers_up").copied();
+        let peers_up = |http| Some(bench::counters(http)?.get("peers_up").copied().unwrap_or_default());
         let begin = Instant::now();
         for node in 0..founders {
-            while founders > 1 && peers_up(self.0[node].plan.http) != wanted {
+            while peers_up(self.0[node].plan.http) != wanted {
                 if begin.elapsed() > START_MAX {
-                    return Err(self.failed(node, "does not see the other nodes"));
+                    return Err(self.failed(node, "does not answer, or does not see the other nodes"));
                 }
                 std::thread::sleep(POLL);
             }
