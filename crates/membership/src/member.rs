@@ -83,7 +83,8 @@ pub enum Output {
     Up(NodeId),
     /// A member cannot be reached.
     Down(NodeId),
-    /// The data folder counts as started this often from now on.
+    /// The data folder is an older copy, and this process is its start of this number. The folder counts so many starts
+    /// once nothing rests any more on what it has lost: [`Log::is_older_copy`], and the births of stores.
     Starts(u32),
     /// Something for the log of this process: who was refused here, or refuses this node, and why.
     Note(String),

@@ -26,6 +26,11 @@ impl Log {
         self.epoch
     }
 
+    /// Whether its folder was found to be an older copy, and it takes no part until it has seen itself without a vote.
+    pub fn is_older_copy(&self) -> bool {
+        self.restored.is_some()
+    }
+
     /// The last committed entry.
     pub fn commit(&self) -> u64 {
         self.commit

@@ -29,7 +29,8 @@ pub enum Output {
     },
     /// The state is another: look at [`super::Log::state`].
     Changed,
-    /// The data folder counts as started this often from now on.
+    /// The data folder is an older copy, and counts so many starts once nothing rests on what it has lost: see
+    /// [`crate::Output::Starts`].
     Starts(u32),
     /// A sender was refused here.
     Refused {

@@ -10,7 +10,8 @@
 //!    that and its registration is held back again: the voters of its groups are births that were never registered.
 //!
 //! Invariants: no birth is registered that is not durable; a process that the log does not have as the node's last
-//! start registers nothing, and neither does a node that is held back.
+//! start registers nothing, and neither does a node that is held back; a folder that is an older copy is found to be one
+//! at each start until its stores keep their new births ([`Births::are_renewed`]).
 //!
 //! Left out: the stores' part, which `node::consistent::birth` has. A node with another backend than annulet's has no
 //! births, and never registers.
@@ -108,6 +109,18 @@ impl Births {
     pub(super) fn renew(&mut self) {
         self.is_older_copy = true;
         self.decided.clear();
+    }
+
+    /// Whether the stores of an older copy, if it is one, keep their new births durably. Until then its folder has to
+    /// be found to be one again: the next start would go on with the births of before.
+    pub(super) fn are_renewed(&self, state: &State, board: &Board) -> bool {
+        let needs_none = !self.is_older_copy || self.found.is_empty() || !state.registers_stores();
+        needs_none || !self.decided.is_empty() && self.are_kept(board)
+    }
+
+    /// Whether all shards keep the births that were decided on.
+    fn are_kept(&self, board: &Board) -> bool {
+        self.given().into_iter().all(|(shard, birth)| board.birth(shard) == Some(birth))
     }
 
     /// The next step.
@@ -208,8 +221,7 @@ impl Births {
         now: Monotonic,
     ) -> Option<Command> {
         let stores = StoreBirths { ring_bits: self.ring_bits, births: Arc::from(&*self.decided) };
-        let are_kept = self.given().into_iter().all(|(shard, birth)| board.birth(shard) == Some(birth));
-        if !are_kept || state.registration(own.node).is_some_and(|it| it.stores == stores) {
+        if !self.are_kept(board) || state.registration(own.node).is_some_and(|it| it.stores == stores) {
             self.again = None;
             return None;
         }
@@ -342,6 +354,27 @@ mod tests {
         keep(&board, &[(shard, new)]);
         state.apply(&births.advance(&state, &own, &board, NOW).proposed.unwrap()).unwrap();
         assert_eq!(numbers(&state), Some(vec![5, new.number()]));
+    }
+
+    #[test]
+    fn an_older_copy_is_one_until_its_stores_keep_their_new_births() {
+        let (mut births, board, mut state) = (births(&[kept(5), kept(6)]), Board::new(2), state(1, 1));
+        let of_now = births.advance(&state, &own(1, 1), &board, NOW).given;
+        keep(&board, &of_now);
+        state.apply(&births.advance(&state, &own(1, 1), &board, NOW).proposed.unwrap()).unwrap();
+        assert!(births.are_renewed(&state, &board), "it is no older copy");
+
+        // Its next start has the births of then, and others have seen a later start.
+        start_again(&mut state, 3, 3);
+        assert_eq!(births.advance(&state, &own(2, 9), &board, NOW), BirthSteps::default());
+        assert!(!births.are_renewed(&state, &board), "nothing is decided on");
+        start_again(&mut state, 4, 9);
+        let given = births.advance(&state, &own(4, 9), &board, NOW).given;
+        assert!(given.len() == 2 && given.iter().all(|it| !of_now.contains(it)), "{given:?}");
+        keep(&board, &given[..1]);
+        assert!(!births.are_renewed(&state, &board), "one store has the birth of before");
+        keep(&board, &given[1..]);
+        assert!(births.are_renewed(&state, &board));
     }
 
     #[test]

@@ -87,6 +87,11 @@ impl ConsistentGroups {
         self.births.renew();
     }
 
+    /// Whether no store of an older copy waits for its new birth.
+    pub(super) fn are_births_renewed(&self, state: &State, board: &Board) -> bool {
+        self.births.are_renewed(state, board)
+    }
+
     /// Has the shards go by the agreement of a state.
     pub(super) fn publish(&mut self, state: &State, own: &Identity, mailboxes: &Mailboxes) {
         self.agreement.publish(state, own, mailboxes);

@@ -71,6 +71,8 @@ pub struct Part {
     replicas: Replicas,
     health: HealthMonitor,
     copies: CopyWatch,
+    /// The count of starts of a folder that was found to be an older copy, until it is written.
+    raised_starts: Option<u32>,
     clock: OsClock,
 }
 
@@ -114,6 +116,7 @@ impl Part {
             replicas: Replicas::default(),
             health: HealthMonitor::new(now),
             copies: CopyWatch::default(),
+            raised_starts: None,
             clock,
         };
 
@@ -242,11 +245,22 @@ impl Part {
             let registration = self.groups.advance(&self.membership, &self.board, mailboxes, now);
             inputs.extend(registration.map(|command| Input::Propose { token: UNHEARD, command }));
             if inputs.is_empty() {
-                return Ok(());
+                return Ok(self.write_raised_starts()?);
             }
             for input in inputs {
                 self.step(input, None, mailboxes, peers)?;
             }
+        }
+    }
+
+    /// Writes the count of starts of an older copy once nothing rests on what the folder has lost. If this process ends
+    /// before, the next one is told again.
+    fn write_raised_starts(&mut self) -> Result<(), String> {
+        let is_over = !self.membership.log().is_older_copy()
+            && self.groups.are_births_renewed(self.state(), &self.board);
+        match self.raised_starts.take_if(|_| is_over) {
+            Some(starts) => self.set_starts(starts),
+            None => Ok(()),
         }
     }
 
@@ -315,7 +329,7 @@ impl Part {
                 Output::Write(write) => self.storage.write(&write, self.is_log_needed())?,
                 Output::Starts(starts) => {
                     self.groups.renew_births();
-                    self.set_starts(starts)?;
+                    self.raised_starts = Some(starts);
                 }
                 Output::Send { to, message } => mail.push(word(to, message)),
                 Output::Reply(message) => mail.extend(from.map(|to| word(to, message))),

@@ -31,6 +31,8 @@ pub(super) struct Host {
     pub(super) machine: Machine,
     /// The starts that its data folder counts.
     pub(super) starts: u32,
+    /// The count that it was told as an older copy, until its stores keep their new births.
+    raised_starts: Option<u32>,
     /// While the process stands still: the events that it takes when it goes on.
     pub(super) held: Option<VecDeque<Event>>,
     /// Until then no operation of its disk ends.
@@ -64,6 +66,17 @@ pub(super) struct Host {
 }
 
 impl Host {
+    /// Counts the start of its process. That of an older copy is another one than the folder says.
+    pub(super) fn count_start(&mut self, starts: u32) {
+        self.starts += 1;
+        self.raised_starts = (starts != self.starts).then_some(starts);
+    }
+
+    /// Writes the count that an older copy was told.
+    pub(super) fn write_raised_starts(&mut self) {
+        self.starts = self.raised_starts.take().unwrap_or(self.starts);
+    }
+
     pub(super) fn new(
         seed: Seed,
         plan: &Plan,
@@ -93,6 +106,7 @@ impl Host {
         Host {
             machine: Machine::new(seed, config, time, trace),
             starts: 0,
+            raised_starts: None,
             held: None,
             stalled_until: Monotonic(0),
             told_down: BTreeSet::new(),

@@ -1,7 +1,8 @@
 //! Registration of processes: a model of what a node's shell does with the metadata log.
 //!
 //! 1. A process that has started asks the registry for its start, is told the births that its stores keep, and
-//!    registers them when they are durable. Each step takes time.
+//!    registers them when they are durable. Each step takes time. The folder of an older copy counts the start that it
+//!    was told only then.
 //! 2. Each change of the registry reaches each node that runs, at some time. A node that is cut from most others hears
 //!    of it later.
 
@@ -36,7 +37,8 @@ impl World {
         let (starts, births) = self.registry.begin((at, life, self.hosts[at].starts + 1), &found);
         if is_held {
             self.trace.line(format_args!("n{at} is start {starts}, and holds its groups back"));
-            (self.hosts[at].starts, self.hosts[at].is_held) = (starts, true);
+            self.hosts[at].is_held = true;
+            self.hosts[at].count_start(starts);
             self.publish();
             return Ok(());
         }
@@ -48,7 +50,7 @@ impl World {
                 format!("n{at} found {found:?}, of which {before:?} is registered"),
             ));
         }
-        self.hosts[at].starts = starts;
+        self.hosts[at].count_start(starts);
         self.trace.line(format_args!("n{at} is start {starts}, with births {births:?}"));
         self.give_births(at, births)?;
         self.publish();
@@ -83,6 +85,9 @@ impl World {
         let host = &mut self.hosts[at];
         host.kept[shard] = Some(birth);
         let are_kept = host.given.iter().zip(&host.kept).all(|(given, kept)| Some(*given) == *kept);
+        if are_kept {
+            host.write_raised_starts();
+        }
         if are_kept && !host.registers {
             host.registers = true;
             let delay = self.agreement_delay();
