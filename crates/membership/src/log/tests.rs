@@ -20,6 +20,8 @@ struct Node {
     log: Option<Log>,
     disk: Bytes,
     starts: u32,
+    /// The count that an older copy was told, until it has seen itself without a vote.
+    raised_starts: Option<u32>,
     /// The last committed entry that was compared, and its epoch.
     checked: (u32, u64),
     ring: u64,
@@ -114,6 +116,7 @@ impl World {
             log: None,
             disk,
             starts: 1,
+            raised_starts: None,
             checked: (0, 0),
             seen: None,
             ring: 0,
@@ -158,6 +161,7 @@ impl World {
             return;
         }
         self.nodes[at].starts += 1;
+        self.nodes[at].raised_starts = None;
         let identity = self.identity(at);
         let rng = self.rng();
         let (log, sound) = Log::open(identity, &self.nodes[at].disk, rng, self.now).unwrap();
@@ -206,7 +210,7 @@ impl World {
                 }
                 Output::Reply(message) => self.send(at, from, message),
                 Output::Answer { token, outcome } => drop(self.answers.insert(token, outcome)),
-                Output::Starts(starts) => node.starts = starts,
+                Output::Starts(starts) => node.raised_starts = Some(starts),
                 Output::Refused { refusal, .. } => node.refused.push(refusal),
                 Output::Told { refusal, .. } => node.told.push(refusal),
                 Output::Contradicted { by } => node.contradicted_by.push(by),
@@ -214,6 +218,9 @@ impl World {
                 Output::Junk(junk) => panic!("{junk}"),
             }
         }
+        let node = &mut self.nodes[at];
+        let is_over = node.log.as_ref().is_some_and(|log| !log.is_older_copy());
+        node.starts = node.raised_starts.take_if(|_| is_over).unwrap_or(node.starts);
         self.check(at);
     }
 

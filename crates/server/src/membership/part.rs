@@ -253,6 +253,12 @@ impl Part {
         }
     }
 
+    /// The folder was found to be an older copy, and this is its start of that number.
+    fn on_older_copy(&mut self, starts: u32) {
+        self.groups.renew_births();
+        self.raised_starts = Some(starts);
+    }
+
     /// Writes the count of starts of an older copy once nothing rests on what the folder has lost. If this process ends
     /// before, the next one is told again.
     fn write_raised_starts(&mut self) -> Result<(), String> {
@@ -327,10 +333,7 @@ impl Part {
         for output in out {
             match output {
                 Output::Write(write) => self.storage.write(&write, self.is_log_needed())?,
-                Output::Starts(starts) => {
-                    self.groups.renew_births();
-                    self.raised_starts = Some(starts);
-                }
+                Output::Starts(starts) => self.on_older_copy(starts),
                 Output::Send { to, message } => mail.push(word(to, message)),
                 Output::Reply(message) => mail.extend(from.map(|to| word(to, message))),
                 Output::Answer { token, outcome } => self.end_proposal(token, outcome, now)?,

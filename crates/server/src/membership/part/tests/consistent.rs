@@ -91,6 +91,25 @@ fn stored(births: &[Birth]) -> Vec<FoundBirth> {
 }
 
 #[test]
+fn the_folder_of_an_older_copy_counts_its_start_when_its_stores_keep_new_births() {
+    let data = tempfile::tempdir().unwrap();
+    let mut first = Node::start(data.path(), 5, nothing_stored(2));
+    while first.found(3).is_none() {}
+    let births = first.births();
+    drop(first);
+
+    let mut older = Node::start(data.path(), 6, stored(&births));
+    older.settle();
+    older.part.on_older_copy(70);
+    older.part.advance(&older.mailboxes, None).unwrap();
+    let next_start = |node: &Node| node.part.storage.next_start(&node.part.standing).unwrap();
+    assert!(next_start(&older) < 70, "a process that ends now is told again");
+    older.settle();
+    assert_eq!(next_start(&older), 71);
+    assert!(older.births().iter().all(|birth| !births.contains(birth)));
+}
+
+#[test]
 fn a_node_alone_founds_groups_and_goes_on_with_its_births() {
     let data = tempfile::tempdir().unwrap();
     let mut first = Node::start(data.path(), 5, nothing_stored(2));
