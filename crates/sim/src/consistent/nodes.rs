@@ -39,7 +39,8 @@ impl World {
                 if machine.deaths == machine.disk.deaths() {
                     damage::check_failed_start(&error, self.causes(at))?;
                     self.hosts[at].machine.disk.power_cut();
-                    if self.hosts[at].is_hurt {
+                    // An operator who restores all nodes makes room, and starts it again.
+                    if self.hosts[at].is_hurt && !self.is_restoring {
                         self.trace.line(format_args!("n{at} is given up"));
                         self.hosts[at].gone = true;
                     }

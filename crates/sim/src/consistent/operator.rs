@@ -200,7 +200,10 @@ impl World {
             let Some(running) = self.hosts[at].machine.shard(shard) else { return Ok(false) };
             match running.adopt(adoption) {
                 Ok(_) => {}
-                Err(AdoptError::Store(_)) => return Ok(false),
+                Err(AdoptError::Store(error)) => {
+                    self.trace.line(format_args!("n{at}/{shard} adopts nothing: {error}"));
+                    return Ok(false);
+                }
                 Err(error) => return Err(Violation::new(CHOSEN, format!("n{at}/{shard}: {error}"))),
             }
             self.schedule_turn(at, shard);

@@ -44,7 +44,8 @@ impl World {
         }
         let replaced = before.iter().zip(&births).filter(|(before, birth)| before != birth).count();
         self.tally.births += replaced as u64;
-        if replaced > 0 && !self.hosts[at].is_hurt {
+        // The births of a restored node may be newer than those that were registered before the loss.
+        if replaced > 0 && !self.hosts[at].is_hurt && !self.is_restoring {
             return Err(Violation::new(
                 BIRTH,
                 format!("n{at} found {found:?}, of which {before:?} is registered"),

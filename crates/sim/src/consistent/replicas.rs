@@ -36,7 +36,7 @@ impl World {
     }
 
     /// Whether a group's leader has told all to all present voters, if there is one.
-    fn is_settled(&mut self, prefix: u16) -> Option<bool> {
+    pub(super) fn is_settled(&mut self, prefix: u16) -> Option<bool> {
         let present = self.registry.present_voters(prefix);
         let reports = self.reports(prefix);
         let leader = reports.values().filter(|it| it.role == node::GroupRole::Leader);

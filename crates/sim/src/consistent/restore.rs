@@ -23,6 +23,7 @@ use crate::check::{Verdict, Violation};
 use crate::seed::{Seed, between, duration_between, index_below};
 use base::Monotonic;
 use base::rng::SplitMix64;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use strong::linearizability::Outcome;
 
@@ -58,8 +59,9 @@ enum Stage {
     /// All folders were lost; until then no operator comes.
     Held(Monotonic),
     Recovering(Recovery),
-    /// Groups get their voters back.
-    Refilling(Monotonic),
+    /// Groups get their voters back, since then; those that are still to be seen settled. Clients write meanwhile, so
+    /// they never settle all at once.
+    Refilling(Monotonic, BTreeSet<u16>),
     Over,
 }
 
@@ -146,16 +148,17 @@ impl World {
             Stage::Recovering(recovery) => {
                 if self.recover_next(recovery)? {
                     self.trace.line(format_args!("all groups are recovered"));
-                    restore.stage = Stage::Refilling(now);
+                    restore.stage = Stage::Refilling(now, self.groups.iter().copied().collect());
                 } else {
                     let delay = recovery.delay();
                     self.check_in_time(restore.lost, RECOVERY_MAX, "restored nodes go on")?;
                     return Ok(Some(delay));
                 }
             }
-            Stage::Refilling(since) => {
+            Stage::Refilling(since, unsettled) => {
                 let since = *since;
-                if self.are_registered() && self.are_settled() {
+                unsettled.retain(|prefix| self.is_settled(*prefix) != Some(true));
+                if unsettled.is_empty() && self.are_registered() {
                     self.end_restore();
                     restore.stage = Stage::Over;
                     return Ok(None);
