@@ -120,8 +120,8 @@ impl ConsistentGroups {
             pending.reply(env, Err(Error::Timeout));
         }
         let lives: Vec<u64> = self.asked.numbers.keys().map(|endpoint| endpoint.life).collect();
-        let known = |life: &u64| env.agreement.processes.values().any(|process| process.life == *life);
-        for life in lives.into_iter().filter(|life| !known(life)) {
+        let has_ended = |life: &u64| env.peers.all().all(|node| is_over(env, node, *life));
+        for life in lives.into_iter().filter(has_ended) {
             self.asked.numbers.retain(|endpoint, _| endpoint.life != life);
             self.window.retire(life);
         }
@@ -201,8 +201,9 @@ impl ConsistentGroups {
     }
 }
 
-/// Whether a process of a node is over: the cluster and the link know another one.
+/// Whether a process of a node is over, as far as is known here: neither the cluster nor the link has it. Then its
+/// numbers may be forgotten, also while its successor is not registered yet.
 fn is_over(env: &Env, node: NodeId, life: u64) -> bool {
-    let registered = env.agreement.processes.get(&node).map(|process| process.life);
-    registered.is_some_and(|registered| registered != life) && env.peers.life_if_up(node) != Some(life)
+    let is_registered = env.agreement.processes.get(&node).is_some_and(|process| process.life == life);
+    !is_registered && env.peers.life_if_up(node) != Some(life)
 }
