@@ -119,8 +119,8 @@ impl Waits {
                 if is_done && !was_under_way {
                     group.answered = group.answered.min(operation.end);
                 }
-                // The client of a request that was lost with the node does not wait for the group. One whose request was
-                // under way and answered has waited until then, maybe for the leader of before.
+                // The client of a request that was lost with the node does not wait for the group. One whose request
+                // was under way and answered has waited until then, maybe for the leader of before.
                 if is_done && was_under_way {
                     group.waited = group.waited.max(operation.end.saturating_sub(at));
                 } else if operation.end > at && !is_lost {
@@ -144,7 +144,7 @@ impl Waits {
 struct Group {
     /// Its first answer to a request from after the kill.
     answered: u64,
-    /// The time from which a request waited that was not under way at the kill, or has failed; the kill at the earliest.
+    /// The time from which a request waited that was not under way at the kill, or failed; the kill at the earliest.
     asked: u64,
     /// The longest wait after the kill of a request that was under way, and answered.
     waited: u64,

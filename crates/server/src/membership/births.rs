@@ -10,8 +10,8 @@
 //!    that and its registration is held back again: the voters of its groups are births that were never registered.
 //!
 //! Invariants: no birth is registered that is not durable; a process that the log does not have as the node's last
-//! start registers nothing, and neither does a node that is held back; a folder that is an older copy is found to be one
-//! at each start until its stores keep their new births ([`Births::are_renewed`]).
+//! start registers nothing, and neither does a node that is held back; a folder that is an older copy is found to be
+//! one at each start until its stores keep their new births ([`Births::are_renewed`]).
 //!
 //! Left out: the stores' part, which `node::consistent::birth` has. A node with another backend than annulet's has no
 //! births, and never registers.

@@ -2,7 +2,7 @@
 //!
 //! In the folder `membership` of the data folder: `standing`, which node this is; `log`, whose bytes are the crate
 //! `membership`'s; `starts`, how often the folder was started, which is written before anything is said in a start's
-//! name; and `lock`, which is empty.
+//! name, except for the number that an older copy is told (`part.rs`); and `lock`, which is empty.
 //!
 //! Invariants: a write is on the disk when its call returns; a file is replaced as a whole or not at all; one process
 //! has them open.

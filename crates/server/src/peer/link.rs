@@ -242,7 +242,7 @@ impl Link {
         let mut batch = Batch::new(version);
         let mut unexpected = BytesMut::new();
         let mut scratch = [0; HANDSHAKE_READ_BYTES];
-        let mut is_shared = false;
+        let mut wrote_several = false;
         loop {
             tokio::select! {
                 biased;
@@ -255,7 +255,8 @@ impl Link {
                 () = self.rest.notified() => return Ended::Rests,
             }
 
-            if is_shared {
+            if wrote_several {
+                // The node is under load: what has arrived meanwhile may have messages for this write.
                 tokio::task::yield_now().await;
             }
             let now = local.links().now();
@@ -280,7 +281,7 @@ impl Link {
                 figures.peer_bytes_sent += batch.bytes() as u64;
                 figures.peer_writes += channel.writes - writes;
             });
-            is_shared = batch.frames() > 1;
+            wrote_several = batch.frames() > 1;
             if batch.is_full() {
                 // More may wait; connections go first.
                 tokio::task::yield_now().await;

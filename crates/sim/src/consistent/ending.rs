@@ -173,8 +173,7 @@ impl World {
                 self.trace.fault(Fault::OneWay, format_args!("{links:?} for good"));
                 self.set_links(&links, true);
                 (self.probes.links, self.probes.spared) = (links, spared);
-                let fine = groups.collect::<Vec<_>>().into_iter().filter(|group| self.is_fine(*group));
-                let fine = fine.collect::<Vec<_>>();
+                let fine = groups.filter(|group| self.is_fine(*group)).collect::<Vec<_>>();
                 self.probes.ask(fine);
             }
             Phase::Mended => {
