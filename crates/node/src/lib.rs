@@ -42,7 +42,7 @@ pub mod topology;
 mod trees;
 
 pub use consistent::GROUPS;
-pub use consistent::adopt::{AdoptError, Adoption, CopyReport};
+pub use consistent::adopt::{AdoptError, AdoptedGroups, Adoption, CopyReport};
 pub use consistent::agreement::{Agreement, RegisteredProcess};
 pub use consistent::birth::{FoundBirth, read_birth};
 pub use consistent::recover::{KnownCluster, RecoverGroupError, RecoverableGroup, Recovery, recoveries};

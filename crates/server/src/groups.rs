@@ -1,12 +1,12 @@
 //! The groups of consistent bucket types, for operators: the agreement, and the groups of this node's shards.
 //!
 //! The membership's thread is asked for the agreement. Every shard is asked in its box, and answers in its own turn;
-//! the caller waits for all of them. So are the copies of a restored node surveyed, and its hold ended.
+//! the caller waits for all of them. So are the copies of a restored node surveyed. Its hold is ended shard by shard.
 
 use crate::mailbox::{Mail, Mailboxes};
 use crate::membership::{self, Answered};
 use bytes::Bytes;
-use node::{CopyReport, GroupReport, GroupRole, Shard, ShardId, VoterId};
+use node::{AdoptedGroups, Adoption, CopyReport, GroupReport, GroupRole, Shard, ShardId, VoterId};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,6 +15,10 @@ use tokio::sync::oneshot;
 
 /// How long a shard may take to answer: it does at the end of its turn, unless its thread hangs.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// The time until a shard is asked again whose store has no room for a group: that of a flush on a fast disk.
+const ROOM_LOOK: Duration = Duration::from_millis(20);
+/// How often it is asked before the command fails: for ten seconds, which a flush on a slow disk may take.
+const ROOM_LOOKS_MAX: u32 = 500;
 
 /// The groups of a shard, each with the name of its leader.
 pub type GroupsTold = Vec<(GroupReport, Option<String>)>;
@@ -22,8 +26,8 @@ pub type GroupsTold = Vec<(GroupReport, Option<String>)>;
 /// The copies of groups of a shard.
 pub type CopiesTold = Vec<CopyReport>;
 
-/// How many groups a shard has adopted, or why none.
-pub type AdoptTold = Result<usize, String>;
+/// The groups that a shard has adopted so far, or why none.
+pub type AdoptTold = Result<AdoptedGroups, String>;
 
 /// Asks a shard.
 pub fn of_shard(shard: &Shard) -> GroupsTold {
@@ -87,12 +91,35 @@ impl NodeGroups {
             Ok((survey, adoption)) => (survey, Arc::new(adoption)),
             Err(answered) => return answered,
         };
-        match self.of_all(|tell| Mail::Adopt(Arc::clone(&adoption), tell)).await {
-            Ok(told) => match told.into_iter().find_map(|(_, told)| told.err()) {
-                None => membership.end_release(survey, adoption).await,
-                Some(why) => Answered::wrong(409, why),
-            },
-            Err(answered) => answered,
+        for shard in (0..self.shards).map(ShardId) {
+            if let Err(answered) = self.adopt(shard, &adoption).await {
+                return answered;
+            }
+        }
+        membership.end_release(survey, adoption).await
+    }
+
+    /// Has a shard adopt its groups, piece by piece.
+    async fn adopt(&self, shard: ShardId, adoption: &Arc<Adoption>) -> Result<(), Answered> {
+        let (mut written, mut looks) = (0, 0);
+        loop {
+            let told = self.put(shard, |tell| Mail::Adopt(Arc::clone(adoption), written, tell));
+            let adopted = told_by(shard, told).await?.map_err(|why| Answered::wrong(409, why))?;
+            if adopted.are_complete() {
+                return Ok(());
+            }
+            looks = if adopted.written > written { 0 } else { looks + 1 };
+            if looks > ROOM_LOOKS_MAX {
+                let AdoptedGroups { written, all } = adopted;
+                let shard = shard.0;
+                let why =
+                    format!("shard {shard}: the store has no room: {written} of {all} groups are written");
+                return Err(Answered::wrong(503, why));
+            }
+            if looks > 0 {
+                tokio::time::sleep(ROOM_LOOK).await;
+            }
+            written = adopted.written;
         }
     }
 
@@ -101,20 +128,28 @@ impl NodeGroups {
         &self,
         ask: impl Fn(oneshot::Sender<T>) -> Mail,
     ) -> Result<Vec<(ShardId, T)>, Answered> {
-        let mut asked = Vec::new();
-        for shard in (0..self.shards).map(ShardId) {
-            let (tell, told) = oneshot::channel();
-            self.mailboxes.of(shard).put(&mut vec![ask(tell)]);
-            asked.push((shard, told));
-        }
+        let asked: Vec<_> =
+            (0..self.shards).map(ShardId).map(|shard| (shard, self.put(shard, &ask))).collect();
         let mut all = Vec::new();
         for (shard, told) in asked {
-            let Ok(Ok(told)) = tokio::time::timeout(ANSWER_MAX, told).await else {
-                return Err(Answered::wrong(503, format!("shard {} does not answer", shard.0)));
-            };
-            all.push((shard, told));
+            all.push((shard, told_by(shard, told).await?));
         }
         Ok(all)
+    }
+
+    /// Asks a shard.
+    fn put<T>(&self, shard: ShardId, ask: impl FnOnce(oneshot::Sender<T>) -> Mail) -> oneshot::Receiver<T> {
+        let (tell, told) = oneshot::channel();
+        self.mailboxes.of(shard).put(&mut vec![ask(tell)]);
+        told
+    }
+}
+
+/// The answer of a shard.
+async fn told_by<T>(shard: ShardId, told: oneshot::Receiver<T>) -> Result<T, Answered> {
+    match tokio::time::timeout(ANSWER_MAX, told).await {
+        Ok(Ok(told)) => Ok(told),
+        Ok(Err(_)) | Err(_) => Err(Answered::wrong(503, format!("shard {} does not answer", shard.0))),
     }
 }
 

@@ -162,8 +162,8 @@ impl Local {
             // Whoever asked may have given up.
             Mail::Groups(tell) => drop(tell.send(groups::of_shard(shard))),
             Mail::Copies(tell) => drop(tell.send(shard.status().copies())),
-            Mail::Adopt(adoption, tell) => {
-                drop(tell.send(shard.adopt(&adoption).map_err(|it| it.to_string())))
+            Mail::Adopt(adoption, written, tell) => {
+                drop(tell.send(shard.adopt(&adoption, written).map_err(|it| it.to_string())))
             }
             Mail::Trees(ask, tell) => drop(tell.send(ask.put_to(shard))),
             Mail::Topology(topology) => shard.topology(Topology::clone(&topology)),

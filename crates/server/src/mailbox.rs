@@ -68,8 +68,9 @@ pub enum Mail {
     Groups(oneshot::Sender<GroupsTold>),
     /// The receiver's copies of groups, and the place for its answer.
     Copies(oneshot::Sender<CopiesTold>),
-    /// Groups that the receiver's restored store goes on with, and the place for their number.
-    Adopt(Arc<Adoption>, oneshot::Sender<AdoptTold>),
+    /// Groups that the receiver's restored store goes on with, how many of its own are written already, and the place
+    /// for its answer.
+    Adopt(Arc<Adoption>, usize, oneshot::Sender<AdoptTold>),
     /// Something about the receiver's hash trees, and whom to tell how it stands with them then.
     Trees(TreesAsk, oneshot::Sender<TreesTold>),
     /// A link that the receiver uses has come up or gone down.

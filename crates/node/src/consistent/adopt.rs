@@ -5,17 +5,17 @@
 //!
 //! 1. [`ShardStatus::copies`] tells the copy of each group: of open groups as they are, of dormant ones as the store
 //!    has them, of others as the store's open found them. A group that has not begun here is told as it was founded.
-//! 2. [`Shard::adopt`] writes the states of the chosen groups. Each has the store's next birth as its only
-//!    voter, in the epoch of its founding.
-//! 3. The shell then gives the store that birth. Its entry is behind the states in the journal, so no crash takes a
-//!    state and leaves the birth.
+//! 2. [`Shard::adopt`] writes the states of the chosen groups, a piece at each call. Each has the store's next birth
+//!    as its only voter, in the epoch of its founding. A store whose memory is full takes the rest once it has flushed.
+//! 3. The shell gives the store that birth when all pieces are written. Its entry is behind the states in the journal,
+//!    so no crash takes a state and leaves the birth.
 //! 4. The leaders of these groups refill the other nodes as after a lost disk. A copy that was not chosen is dropped
 //!    when the first message of the leader comes.
 //!
-//! Invariants: nothing is written before all chosen groups are judged; a store with a birth adopts nothing; a state of
-//! an adoption that did not end names a birth that is never registered.
+//! Invariants: nothing is written before all chosen groups of the shard are judged; a store with a birth adopts
+//! nothing; a state of an adoption that did not end names a birth that is never registered.
 //!
-//! Left out: the fence between two operators, which the shell has.
+//! Left out: the fence between two operators, and the time until the next piece, which the shell has.
 //!
 //! [`ShardStatus::copies`]: crate::ShardStatus::copies
 //! [`Shard::adopt`]: crate::Shard::adopt
@@ -32,6 +32,11 @@ use super::group::{GroupKey, HeldGroup, StoredState, read_state};
 use super::recover::{RecoverGroupError, RecoverableGroup, as_founded, restarted};
 use crate::shard::env::Env;
 
+/// The groups that a call of [`Shard::adopt`] writes at most: a shard does nothing else for about a millisecond.
+///
+/// [`Shard::adopt`]: crate::Shard::adopt
+const PIECE_GROUPS_MAX: usize = 64;
+
 /// The groups that a restored node goes on with, and the births that its stores get with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adoption {
@@ -41,6 +46,22 @@ pub struct Adoption {
     pub epochs: BTreeMap<u8, u16>,
     /// The groups: n_val and prefix.
     pub groups: Vec<(u8, u16)>,
+}
+
+/// The groups of an adoption that are this shard's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdoptedGroups {
+    /// Those that are written.
+    pub written: usize,
+    /// All of them.
+    pub all: usize,
+}
+
+impl AdoptedGroups {
+    /// Whether the store may get the adoption's birth.
+    pub fn are_complete(self) -> bool {
+        self.written == self.all
+    }
 }
 
 /// The copy of a group here.
@@ -132,32 +153,43 @@ impl ConsistentGroups {
         })
     }
 
-    /// Makes this restored store the only voter of groups that were chosen for it.
+    /// Makes this restored store the only voter of groups that were chosen for it: of the next piece of them, behind
+    /// those that are written.
     pub fn adopt(
         &mut self,
         env: &mut Env,
         adoption: &Adoption,
+        written: usize,
         has_birth: bool,
-    ) -> Result<usize, AdoptError> {
+    ) -> Result<AdoptedGroups, AdoptError> {
         let birth = adoption.births.get(usize::from(env.knobs.id.0));
         let Some(&birth) = birth.filter(|_| !has_birth && !self.is_registered) else {
             return Err(AdoptError::NotHeld);
         };
         let voter = VoterId { node: env.peers.here(), birth };
-        let mut adopted = Vec::new();
-        for &(n_val, prefix) in &adoption.groups {
-            if env.knobs.layout.shard_of(prefix) == env.knobs.id.0 {
-                let key = GroupKey { n_val, prefix };
-                adopted.push((key, self.judge(env, key, voter, adoption.epochs.get(&n_val).copied())?));
-            }
+        let is_own = |&&(_, prefix): &&(u8, u16)| env.knobs.layout.shard_of(prefix) == env.knobs.id.0;
+        let groups: Vec<(u8, u16)> = adoption.groups.iter().filter(is_own).copied().collect();
+        let judge = |this: &Self, env: &Env, (n_val, prefix)| {
+            this.judge(env, GroupKey { n_val, prefix }, voter, adoption.epochs.get(&n_val).copied())
+        };
+
+        // One copy that cannot go on leaves all of them as they were.
+        if written == 0 {
+            groups.iter().try_for_each(|&group| judge(self, env, group).map(drop))?;
         }
 
-        for (key, (found, group)) in &adopted {
-            let entries = group.entries();
-            env.store.propose(&group.batch(&entries)).map_err(AdoptError::Store)?;
-            self.found.insert(*key, group.found_again(found.clone()));
+        let mut adopted = AdoptedGroups { written, all: groups.len() };
+        for &(n_val, prefix) in groups.iter().skip(written).take(PIECE_GROUPS_MAX) {
+            let (found, group) = judge(self, env, (n_val, prefix))?;
+            match env.store.propose(&group.batch(&group.entries())) {
+                Ok(_) => {}
+                Err(engine::Error::Full { .. }) => break,
+                Err(error) => return Err(AdoptError::Store(error)),
+            }
+            self.found.insert(GroupKey { n_val, prefix }, group.found_again(found));
+            adopted.written += 1;
         }
-        Ok(adopted.len())
+        Ok(adopted)
     }
 
     /// The group of a copy as it goes on, with the copy.

@@ -49,7 +49,7 @@ pub use status::{ShardStats, ShardStatus};
 
 use crate::anti_entropy::AntiEntropy;
 use crate::consistent::ConsistentGroups;
-use crate::consistent::adopt::{AdoptError, Adoption};
+use crate::consistent::adopt::{AdoptError, AdoptedGroups, Adoption};
 use crate::consistent::agreement::Agreement;
 use crate::consistent::birth::BirthKeeper;
 use crate::coverage::Coverage;
@@ -638,14 +638,15 @@ impl Shard {
         self.drain();
     }
 
-    /// Makes this restored store the only voter of the groups that were chosen for it, under the birth that it gets
-    /// next ([`Shard::keep_birth`]). Returns their number.
+    /// Makes this restored store the only voter of groups that were chosen for it, under the birth that it gets next
+    /// ([`Shard::keep_birth`]). `written` groups of this shard are written already, by earlier calls; this one goes on
+    /// with the next piece. It writes fewer, or none, while the store has no room for them.
     ///
     /// # Errors
     /// [`AdoptError`]; then no group takes part, and it can be tried again in a later epoch.
-    pub fn adopt(&mut self, adoption: &Adoption) -> Result<usize, AdoptError> {
+    pub fn adopt(&mut self, adoption: &Adoption, written: usize) -> Result<AdoptedGroups, AdoptError> {
         let has_birth = self.birth.has_birth(&self.env);
-        let adopted = self.consistent.adopt(&mut self.env, adoption, has_birth);
+        let adopted = self.consistent.adopt(&mut self.env, adoption, written, has_birth);
         self.drain();
         adopted
     }

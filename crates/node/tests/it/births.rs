@@ -1,17 +1,22 @@
-//! The birth of a store: durable before it is told, gone with a restore, kept through a crash.
+//! The birth of a store: durable before it is told, gone with a restore, kept through a crash, behind the groups that a
+//! restored store adopts.
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-use crate::common::{HandClock, Hold, open_store};
+use crate::common::{HandClock, Hold, open_store_on};
 use base::rng::SplitMix64;
 use engine::backup::renewed;
 use engine::lost::LostRange;
 use engine::manifest::ManifestState;
 use engine::{Damage, Durability, Options, Seq, manifest};
-use node::{FoundBirth, Layout, Output, Reaping, Shard, ShardConfig, ShardId, layout, read_birth};
+use membership::state::{Founding, StoreBirths};
+use node::{
+    AdoptError, Adoption, Agreement, FoundBirth, Layout, Output, Reaping, Shard, ShardConfig, ShardId,
+    layout, read_birth,
+};
 use object::key;
 use os::OsDisk;
-use ring::{Birth, Ring, RingSize, RingVersion};
+use ring::{Birth, NodeId, Ring, RingSize, RingVersion};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,10 +31,14 @@ fn birth(number: u64) -> Birth {
 
 /// A shard on a store whose writes are acknowledged before they are durable, with what its open has found.
 fn open(data: &Path, hold: &Arc<Hold>) -> (Shard, FoundBirth) {
+    open_with(data, hold, Options { durability: Durability::None, ..Options::default() })
+}
+
+fn open_with(data: &Path, hold: &Arc<Hold>, options: Options) -> (Shard, FoundBirth) {
     let (layout, clock) = (ring_layout(), Arc::new(HandClock::default()));
-    let options = Options { durability: Durability::None, ..Options::default() };
-    let (mut store, table) = open_store(data, &layout, 0, 1, &clock, Arc::clone(hold), options);
-    let found = read_birth(&mut store, &mut OsDisk::blocking()).unwrap();
+    let mut disk = OsDisk::blocking();
+    let (mut store, table) = open_store_on(&disk, data, &layout, 0, 1, &clock, Arc::clone(hold), options);
+    let found = read_birth(&mut store, &mut disk).unwrap();
     let config = ShardConfig {
         id: ShardId(0),
         layout,
@@ -153,4 +162,70 @@ fn a_loss_costs_the_birth_that_it_may_concern_and_no_later_one() {
     // The loss lasts, as other keys may be concerned.
     let (_, found) = open(data.path(), &hold);
     assert_eq!((found.stored, found.is_complete), (Some(birth(8)), true), "the loss is older");
+}
+
+/// The agreement of a node alone: groups of n_val 3, in this epoch.
+fn founded(epoch: u16) -> Arc<Agreement> {
+    let stores = StoreBirths { ring_bits: 4, births: [birth(7)].into() };
+    let stores = Arc::new([(NodeId(0), stores)].into());
+    let founding = Founding { number: 0xF00D, epoch, owners: [NodeId(0); 16].into(), stores };
+    Arc::new(Agreement { foundings: Arc::new([(3, founding)].into()), ..Agreement::default() })
+}
+
+/// The adoption of all groups in the epoch 1, under birth 8.
+fn adoption() -> Adoption {
+    let prefixes = u16::try_from(ring_layout().prefixes.partitions()).unwrap();
+    let groups = (0..prefixes).map(|prefix| (3, prefix)).collect();
+    Adoption { births: vec![birth(8)], epochs: [(3, 1)].into(), groups }
+}
+
+#[test]
+fn groups_that_do_not_fit_into_memory_at_once_are_adopted_in_pieces() {
+    let (data, hold) = (tempfile::tempdir().unwrap(), Arc::default());
+    keep_and_change(data.path(), &hold, |state| {
+        let incarnation = state.incarnation + 1;
+        renewed(state, incarnation)
+    });
+    let small = Options { memtable_bytes_max: 2 << 10, ..Options::default() };
+    let (mut shard, found) = open_with(data.path(), &hold, small.clone());
+    assert!(found.is_restored);
+    shard.agree(founded(1));
+
+    let adoption = adoption();
+    let (mut written, mut short) = (0, 0);
+    loop {
+        let adopted = shard.adopt(&adoption, written).unwrap();
+        assert_eq!(adopted.all, adoption.groups.len());
+        if adopted.are_complete() {
+            break;
+        }
+        short += usize::from(adopted.written - written < 64);
+        written = adopted.written;
+        shard.turn();
+    }
+    assert!(short > 0, "the memory was full");
+    shard.keep_birth(birth(8));
+    assert_eq!(told(&mut shard), [birth(8)]);
+    assert_eq!(shard.adopt(&adoption, 0), Err(AdoptError::NotHeld), "it takes part now");
+    drop(shard);
+
+    let (mut shard, found) = open_with(data.path(), &hold, small);
+    assert_eq!((found.stored, found.only_voter), (Some(birth(8)), Some(birth(8))));
+    shard.agree(founded(1));
+    let copies = shard.status().copies();
+    assert_eq!(copies.len(), adoption.groups.len());
+    assert!(copies.iter().all(|it| it.copy.epoch == 1 && it.copy.configuration.voters.len() == 1));
+}
+
+#[test]
+fn a_group_that_is_unknown_leaves_all_groups_as_they_were() {
+    let (data, hold) = (tempfile::tempdir().unwrap(), Arc::default());
+    let (mut shard, _) = open(data.path(), &hold);
+    shard.agree(founded(1));
+    let before = shard.status().copies();
+    let Adoption { births, epochs, mut groups } = adoption();
+    groups.push((4, 0));
+    let adopted = shard.adopt(&Adoption { births, epochs, groups }, 0);
+    assert_eq!(adopted, Err(AdoptError::Unknown { n_val: 4, prefix: 0 }));
+    assert_eq!(shard.status().copies(), before);
 }

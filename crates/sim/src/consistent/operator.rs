@@ -4,10 +4,11 @@
 //!    have a majority, and the command is done.
 //! 2. The epoch of the groups is raised, and each node hears of it. Then the copies are told.
 //! 3. The best copy of each group is chosen ([`choose`]).
-//! 4. Each node that is held back adopts its groups, and gets its births; then the next one does.
+//! 4. Each node that is held back adopts its groups, shard by shard and piece by piece, and gets its births; then the
+//!    next one does.
 //! 5. When a node was started anew meanwhile, the operator begins again.
 //!
-//! Crashes come between the adoption and the birth, and between the birth and its registration.
+//! Crashes come between two pieces, between the adoption and the birth, and between the birth and its registration.
 //!
 //! Modelled: the numbers of surveys by the numbers of processes; the requests between operator and nodes by calls.
 
@@ -36,6 +37,16 @@ struct Release {
     at: usize,
     life: u64,
     adoption: Adoption,
+    /// The groups of each shard that are written.
+    written: Vec<usize>,
+}
+
+/// The groups that a node has adopted.
+enum Adopts {
+    All,
+    Part,
+    /// None further: a store takes no writes.
+    Refused,
 }
 
 /// The step of the command.
@@ -43,7 +54,7 @@ enum Step {
     Survey,
     /// The epoch is raised.
     Raised,
-    /// Nodes are let go on. The first of them has adopted its groups, or not.
+    /// Nodes are let go on. The first of them has adopted all its groups, or not.
     Releasing {
         left: VecDeque<Release>,
         has_adopted: bool,
@@ -107,19 +118,22 @@ impl World {
                 recovery.step = Step::Releasing { left, has_adopted: false };
             }
             Step::Releasing { left, has_adopted } => {
-                let Some(next) = left.front() else {
+                let Some(next) = left.front_mut() else {
                     recovery.step = Step::Registering(0);
                     return Ok(false);
                 };
-                let is_same = self.hosts[next.at].life() == Some(next.life);
-                if !is_same || !self.hosts[next.at].serves() {
+                let at = next.at;
+                let is_same = self.hosts[at].life() == Some(next.life);
+                if !is_same || !self.hosts[at].serves() {
                     recovery.step = Step::Survey;
                 } else if !*has_adopted {
-                    *has_adopted = self.adopt(next.at, &next.adoption)?;
-                    if !*has_adopted {
-                        recovery.step = Step::Survey;
-                    } else if recovery.rng.chance(1, 10) {
-                        self.power_cut(next.at);
+                    match self.adopt(next)? {
+                        Adopts::All => *has_adopted = true,
+                        Adopts::Part => {}
+                        Adopts::Refused => recovery.step = Step::Survey,
+                    }
+                    if recovery.rng.chance(1, 10) {
+                        self.power_cut(at);
                     }
                 } else {
                     let release = left.pop_front().expect("it is the first");
@@ -188,28 +202,32 @@ impl World {
             self.trace.line(format_args!("n{at} is to go on with {} groups", groups.len()));
             let adoption = Adoption { births, epochs: self.registry.epochs(), groups };
             let life = self.hosts[at].life().expect("it has answered");
-            left.push_back(Release { at, life, adoption });
+            let written = vec![0; self.hosts[at].shards()];
+            left.push_back(Release { at, life, adoption, written });
         }
         Ok(left)
     }
 
-    /// Has all shards of a node adopt their groups; whether they have. Where a store takes no writes, the operator
-    /// begins again: other shards have groups of the new epoch by now.
-    fn adopt(&mut self, at: usize, adoption: &Adoption) -> Result<bool, Violation> {
-        for shard in 0..self.hosts[at].shards() {
-            let Some(running) = self.hosts[at].machine.shard(shard) else { return Ok(false) };
-            match running.adopt(adoption) {
-                Ok(_) => {}
-                Err(AdoptError::Store(error)) => {
-                    self.trace.line(format_args!("n{at}/{shard} adopts nothing: {error}"));
-                    return Ok(false);
-                }
+    /// Has a node adopt the next piece of its groups. A store without room for a group makes some until the next step.
+    fn adopt(&mut self, release: &mut Release) -> Result<Adopts, Violation> {
+        let Release { at, ref adoption, ref mut written, .. } = *release;
+        for (shard, written) in (0..self.hosts[at].shards()).zip(written) {
+            let Some(running) = self.hosts[at].machine.shard(shard) else { return Ok(Adopts::Refused) };
+            let adopted = running.adopt(adoption, *written);
+            self.trace.line(format_args!("n{at}/{shard} adopts groups: {adopted:?}"));
+            let adopted = match adopted {
+                Ok(adopted) => adopted,
+                Err(AdoptError::Store(_)) => return Ok(Adopts::Refused),
                 Err(error) => return Err(Violation::new(CHOSEN, format!("n{at}/{shard}: {error}"))),
-            }
+            };
+            *written = adopted.written;
             self.schedule_turn(at, shard);
             self.after_shard(at, shard)?;
+            if !adopted.are_complete() {
+                return Ok(Adopts::Part);
+            }
         }
-        Ok(true)
+        Ok(Adopts::All)
     }
 
     /// Gives a node's stores their births. Its power is cut in some cases, before they are registered or after.

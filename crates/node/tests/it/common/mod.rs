@@ -95,12 +95,26 @@ pub fn open_store(
     hold: Arc<Hold>,
     options: Options,
 ) -> (Store, BucketTable) {
-    let disk = OsDisk::blocking();
+    open_store_on(&OsDisk::blocking(), data, layout, shard, seed, clock, hold, options)
+}
+
+/// [`open_store`] on this disk: its other handles have the same open files.
+#[allow(clippy::too_many_arguments, reason = "a store has all of them")]
+pub fn open_store_on(
+    disk: &OsDisk,
+    data: &Path,
+    layout: &Layout,
+    shard: u16,
+    seed: u64,
+    clock: &HandClock,
+    hold: Arc<Hold>,
+    options: Options,
+) -> (Store, BucketTable) {
     let mut startup = disk.blocking_handle();
     let platform = Platform {
         spawn: Arc::new(RunAtOnce::new(Box::new(disk.blocking_handle()))),
         startup: Box::new(disk.blocking_handle()),
-        disk: Box::new(Held { disk, hold, reads: Vec::new(), failed: Vec::new() }),
+        disk: Box::new(Held { disk: disk.blocking_handle(), hold, reads: Vec::new(), failed: Vec::new() }),
         rng: Box::new(SplitMix64::new(seed)),
         clock: Arc::new(HandClock(Arc::clone(&clock.0), AtomicU64::default())),
     };
