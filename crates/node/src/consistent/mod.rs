@@ -61,7 +61,6 @@ use self::forward::Asked;
 use self::group::{GroupKey, HeldGroup};
 use self::journal::Journal;
 use self::peers::Reach;
-use self::report::{GroupReport, GroupRole};
 use self::serve::Served;
 use crate::frontdoor::slow::SlowLooks;
 use crate::peer::NodeId;
@@ -351,41 +350,6 @@ impl ConsistentGroups {
             }
             self.step(env, key, Input::Tick);
         }
-    }
-
-    /// Reports of all groups, in order.
-    pub fn reports(&self, env: &Env) -> Vec<GroupReport> {
-        let report = |(key, held): (&GroupKey, &HeldGroup)| GroupReport {
-            n_val: key.n_val,
-            prefix: key.prefix,
-            role: match held.group.leads() {
-                true => GroupRole::Leader,
-                false if held.group.members().has_voter(held.voter) => GroupRole::Follower,
-                false => GroupRole::Learner,
-            },
-            term: held.group.term(),
-            leader: held.group.leader().map(|voter| voter.node),
-            has_leader: held.has_leader(),
-            applied: held.group.applied(),
-            commit: held.group.commit(),
-            last: held.group.last().0,
-            // A follower does not know of the others; it is at rest if it has applied all.
-            is_settled: if held.group.leads() {
-                held.group.is_settled()
-            } else {
-                held.group.applied() == held.group.last().0
-            },
-            is_suspect: held.group.is_suspect(),
-            has_forgotten: held.group.has_forgotten(),
-            is_incomplete: held.group.is_incomplete(),
-            is_unreadable: held.group.is_unreadable(),
-            is_leased: held.group.is_leased(),
-            is_dormant: false,
-        };
-        let live = self.groups.iter().map(report);
-        let mut reports: Vec<GroupReport> = live.chain(self.dormant_reports(env)).collect();
-        reports.sort_unstable_by_key(|report| (report.n_val, report.prefix));
-        reports
     }
 
     /// Requests under way.

@@ -6,7 +6,7 @@
 //! Left out: which member has which store, which the agreement tells.
 
 use super::ConsistentGroups;
-use super::group::HeldGroup;
+use super::group::{GroupKey, HeldGroup};
 use crate::peer::NodeId;
 use crate::shard::env::Env;
 
@@ -115,6 +115,26 @@ impl GroupCounts {
 }
 
 impl ConsistentGroups {
+    /// Reports of all groups, in order.
+    pub fn reports(&self, env: &Env) -> Vec<GroupReport> {
+        let mut reports: Vec<GroupReport> = self.each_report(env).collect();
+        reports.sort_unstable_by_key(|report| (report.n_val, report.prefix));
+        reports
+    }
+
+    /// How many groups are in each state.
+    pub fn counts(&self, env: &Env) -> GroupCounts {
+        let mut counts = GroupCounts::default();
+        self.each_report(env).for_each(|report| counts.add(&report));
+        counts
+    }
+
+    /// Reports of all groups: of those in memory, and of the dormant ones.
+    fn each_report(&self, env: &Env) -> impl Iterator<Item = GroupReport> {
+        let live = self.groups.iter().map(|(&key, held)| live_report(key, held));
+        live.chain(self.dormant_reports(env))
+    }
+
     /// Groups that have a leader, and of which this store lacks entries or keys; and those that are yet to be opened
     /// since the start. Without a leader a group may have lost its majority for good, so nobody is to wait for it.
     pub fn behind(&self, env: &Env) -> usize {
@@ -128,5 +148,35 @@ impl ConsistentGroups {
         let behind =
             self.groups.iter().filter(|(key, held)| lacks(held) && self.has_reached_leader(env, **key));
         behind.count() + usize::from(self.leaderless.next_timer().is_some())
+    }
+}
+
+fn live_report(key: GroupKey, held: &HeldGroup) -> GroupReport {
+    let group = &held.group;
+    GroupReport {
+        n_val: key.n_val,
+        prefix: key.prefix,
+        role: match group.leads() {
+            true => GroupRole::Leader,
+            false if group.members().has_voter(held.voter) => GroupRole::Follower,
+            false => GroupRole::Learner,
+        },
+        term: group.term(),
+        leader: group.leader().map(|voter| voter.node),
+        has_leader: held.has_leader(),
+        applied: group.applied(),
+        commit: group.commit(),
+        last: group.last().0,
+        // A follower does not know of the others; it is at rest if it has applied all.
+        is_settled: match group.leads() {
+            true => group.is_settled(),
+            false => group.applied() == group.last().0,
+        },
+        is_suspect: group.is_suspect(),
+        has_forgotten: group.has_forgotten(),
+        is_incomplete: group.is_incomplete(),
+        is_unreadable: group.is_unreadable(),
+        is_leased: group.is_leased(),
+        is_dormant: false,
     }
 }

@@ -71,8 +71,6 @@ impl<'a> ShardStatus<'a> {
     /// Its counters and gauges.
     pub fn stats(&self) -> ShardStats {
         let (tree_bytes, tree_keys) = self.shard.anti_entropy.sizes();
-        let mut groups = GroupCounts::default();
-        self.groups().iter().for_each(|report| groups.add(report));
         ShardStats {
             counters: self.shard.env.counters,
             store: self.shard.env.store.stats(),
@@ -88,7 +86,7 @@ impl<'a> ShardStatus<'a> {
             tree_bytes,
             tree_keys,
             resets: self.shard.env.props.resets(),
-            groups,
+            groups: self.shard.consistent.counts(&self.shard.env),
             refuses_writes: self.refuses_writes().is_some(),
         }
     }
