@@ -28,8 +28,9 @@ use strong::group::{Configuration, Group, Progress, VoterId};
 use strong::survey::{CopyFault, GroupCopy};
 
 use super::ConsistentGroups;
-use super::group::{GroupKey, HeldGroup, StoredState, read_state};
+use super::group::{GroupKey, HeldGroup};
 use super::recover::{RecoverGroupError, RecoverableGroup, as_founded, restarted};
+use super::stored_state::{StoredState, read_state};
 use crate::shard::env::Env;
 
 /// The groups that a call of [`Shard::adopt`] writes at most: a shard does nothing else for about a millisecond.
@@ -274,7 +275,7 @@ mod tests {
     use strong::catch_up::{Checkpoint, Place};
     use strong::group::{GroupState, Payload};
 
-    use super::super::group::put_state;
+    use super::super::stored_state::put_state;
 
     const FOUNDING: u64 = 5;
 

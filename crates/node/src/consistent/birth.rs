@@ -24,7 +24,7 @@ use object::key;
 use ring::Birth;
 use strong::group::Configuration;
 
-use super::group::{read_epoch, read_state};
+use super::stored_state::{read_epoch, read_state};
 use crate::shard::env::Env;
 use crate::shard::output::Output;
 use crate::store::Store;

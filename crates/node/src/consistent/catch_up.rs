@@ -17,9 +17,10 @@ use strong::catch_up::{
 };
 use strong::group::{Input, VoterId};
 
-use super::group::{GroupKey, epoch_of};
+use super::group::GroupKey;
 use super::journal::{drop_keys, ranges_of, types_of};
 use super::links::{endpoint_here, endpoint_of, voter_of};
+use super::open::epoch_of;
 use super::outgoing_part::{OutgoingParts, WantedPart};
 use super::reaping::TombstoneSearch;
 use super::{ConsistentGroups, Todo};

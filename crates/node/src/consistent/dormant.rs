@@ -19,9 +19,10 @@ use strong::promise::Process;
 use strong::wake::Urgency;
 
 use super::ConsistentGroups;
-use super::group::{GroupKey, HeldGroup, read_state};
+use super::group::{GroupKey, HeldGroup};
 use super::links::voter_of;
 use super::report::{GroupReport, GroupRole};
+use super::stored_state::read_state;
 use crate::peer::NodeId;
 use crate::shard::env::Env;
 

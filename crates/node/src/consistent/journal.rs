@@ -20,9 +20,10 @@ use object::key;
 use strong::catch_up::{Item, Place, ReceiverInput};
 use strong::group::{Batch, Configuration, Entry, Input, Payload, Version};
 
-use super::group::{GroupKey, HeldGroup, place_of};
+use super::group::{GroupKey, HeldGroup};
 use super::incoming_part::IncomingPart;
 use super::serve::WaitingLookup;
+use super::stored_state::place_of;
 use super::{ConsistentGroups, Todo};
 use crate::shard::env::Env;
 

@@ -12,7 +12,8 @@ use strong::envelope::{Envelope, GroupId, Outgoing};
 use strong::group::{Birth, Input, VoterId};
 use strong::promise::{Block, Process};
 
-use super::group::{GroupKey, epoch_of};
+use super::group::GroupKey;
+use super::open::epoch_of;
 use super::{ConsistentGroups, Todo};
 use crate::hop::ShardId;
 use crate::liveness::promises;

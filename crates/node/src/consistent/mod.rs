@@ -16,8 +16,9 @@
 //! 8. Groups at rest leave memory when there are many (`dormant.rs`).
 //!
 //! * `agreement.rs`: the cluster's agreement on groups. * `birth.rs`: the birth of the store. * `group.rs`: one group
-//!   with its store's part. * `report.rs`: reports for operators. * `recover.rs`: recovery of a stopped node's groups.
-//! * `adopt.rs`: the copies of a restored store, and their recovery. * `slow.rs`: slow requests.
+//!   with its store's part. * `open.rs`: its opening. * `stored_state.rs`: its state in the store.
+//! * `report.rs`: reports for operators. * `recover.rs`: recovery of a stopped node's groups. * `adopt.rs`: the copies
+//!   of a restored store, and their recovery. * `slow.rs`: slow requests.
 //!
 //! Invariants: a group takes part only while the cluster has registered this process with this store's birth. Outputs
 //! of a group take effect in their order. Each request is answered once.
@@ -37,6 +38,7 @@ mod incoming_part;
 mod journal;
 mod leaders;
 mod links;
+mod open;
 mod outgoing_part;
 mod peers;
 mod reaping;
@@ -44,6 +46,7 @@ pub mod recover;
 pub mod report;
 mod serve;
 mod slow;
+mod stored_state;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -24,7 +24,8 @@ use membership::state::{Founding, StoreBirths};
 use ring::RingSize;
 use strong::group::{Configuration, GroupState, Payload, Progress, RecoverError, Survivor, VoterId};
 
-use super::group::{GroupKey, StoredState, entry_of, place_of, put_state, read_state};
+use super::group::GroupKey;
+use super::stored_state::{StoredState, entry_of, place_of, put_state, read_state};
 use crate::hop::ShardId;
 use crate::peer::NodeId;
 
