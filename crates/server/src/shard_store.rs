@@ -14,6 +14,7 @@ use base::{Clock, Spawn};
 use engine::store::{Concurrency, OpenReport, Platform};
 use engine::{Machine, Options};
 use kv::BucketTable;
+use node::peer::NodeId;
 use node::store::Routed;
 use node::{Adapter, FoundBirth, ShardId, Store, layout};
 use os::{DiskCounters, JobThreads, OsClock, OsDisk, OsRng};
@@ -112,11 +113,22 @@ fn open_engine(
         clock: Arc::new(OsClock::new()),
     };
     let metadata = common.layout.metadata_with(id.0, &common.owner);
-    let options = Options { metadata, ..common.options.clone() };
+    let first_memtable_percent = first_memtable_percent(common.members.here(), id);
+    let options = Options { metadata, first_memtable_percent, ..common.options.clone() };
     let (mut store, report) = engine::Store::open(folder, options, platform)?;
     let table = (id == KEEPER).then(|| node::read_props(&mut store, &mut startup)).transpose()?;
     let birth = Some(node::read_birth(&mut store, &mut startup)?);
     Ok(Found { store: store.into(), table, report, birth })
+}
+
+/// The part of a memtable that the first one of a store may take, in per cent, from a quarter on. It is spread over the
+/// replicas of a partition, which are nodes, and over the shards of a machine, so that few of them flush at a time: by
+/// multiples of irrational numbers, which lie far apart for neighbours.
+fn first_memtable_percent(NodeId(node): NodeId, ShardId(shard): ShardId) -> u8 {
+    const GOLDEN: u32 = 618;
+    const ROOT_OF_TWO: u32 = 414;
+    let part = (u32::from(node) * GOLDEN + u32::from(shard) * ROOT_OF_TWO) % 1000;
+    u8::try_from(25 + part * 75 / 1000).expect("it is at most 100")
 }
 
 fn open_other(
@@ -146,4 +158,29 @@ fn open_adapter(
     let machine = Machine::new(disk.blocking_handles(), OsClock::new(), OsRng::new());
     let platform = (spawn, Arc::new(OsClock::new()) as Arc<dyn Clock>);
     Adapter::open(backend, folder, &settings, machine, platform)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The shortest distance between two of the parts, on the circle from one flush to the next.
+    fn nearest(parts: &[u8]) -> u8 {
+        let distance = |a: u8, b: u8| a.abs_diff(b).min(100 - a.abs_diff(b));
+        let pairs = parts.iter().enumerate().flat_map(|(at, a)| parts[..at].iter().map(|b| distance(*a, *b)));
+        pairs.min().expect("there are two")
+    }
+
+    #[test]
+    fn neighbours_fill_different_parts_of_their_first_memtable() {
+        for first in 0..1000 {
+            let of_nodes: Vec<u8> =
+                (first..first + 3).map(|node| first_memtable_percent(NodeId(node), ShardId(0))).collect();
+            assert!(of_nodes.iter().all(|part| (25..=100).contains(part)), "{of_nodes:?}");
+            assert!(nearest(&of_nodes) >= 15, "{of_nodes:?} of nodes from {first}");
+            let of_shards: Vec<u8> =
+                (0..4).map(|shard| first_memtable_percent(NodeId(first), ShardId(shard))).collect();
+            assert!(nearest(&of_shards) >= 10, "{of_shards:?} of shards of node {first}");
+        }
+    }
 }

@@ -26,7 +26,7 @@ const UNFLUSHED_SEGMENTS_MAX: u64 = 8;
 impl Store {
     /// Whether entries take as much memory as one memtable may.
     pub(super) fn is_memtable_full(&self) -> bool {
-        self.memtable.bytes() >= self.options.memtable_bytes_max
+        self.memtable.bytes() >= self.memtable_bytes_max
     }
 
     /// Puts the memtable aside if it is full, and there is a place for it.
@@ -68,6 +68,7 @@ impl Store {
         self.memtable.link();
         let next = self.next_memtable();
         let full = std::mem::replace(&mut self.memtable, next);
+        self.memtable_bytes_max = self.options.memtable_bytes_max;
         let dead_entries = self.take_dead_entries();
         self.frozen.push_back(Frozen {
             reader: full.reader(),

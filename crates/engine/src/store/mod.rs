@@ -140,6 +140,8 @@ pub struct Store {
     /// The account of the segment at which a replay would begin, up to there.
     replay_account: Account,
     memtable: Memtable,
+    /// The bytes of entries with which it is full: fewer for the first one since the start.
+    memtable_bytes_max: usize,
     /// Oldest first.
     frozen: VecDeque<Frozen>,
     version: Arc<Version>,

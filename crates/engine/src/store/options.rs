@@ -31,6 +31,10 @@ pub struct Options {
     /// to eight segments (decision 83). Default: 16 MiB, some 100,000 objects: in a larger one an insert finds less of
     /// its way in the processor's caches (decision 12).
     pub memtable_bytes_max: usize,
+    /// The part of `memtable_bytes_max` that the first memtable since a start may take, in per cent. Replicas of the
+    /// same keys fill their memtables at the same pace, so those that begin together would all flush at the same
+    /// moment. With parts of their own they never do. Default: 100.
+    pub first_memtable_percent: u8,
     /// A segment is ended when it would grow past this. Default: 128 MiB: its block of heads, kept in memory
     /// until then, stays around 15 MiB for values of 1 KiB.
     pub segment_bytes_target: u64,
@@ -144,6 +148,7 @@ impl Default for Options {
             sync_interval: Duration::from_secs(1),
             inline_value_bytes_max: 256,
             memtable_bytes_max: 16 << 20,
+            first_memtable_percent: 100,
             segment_bytes_target: 128 << 20,
             block_cache_bytes: 64 << 20,
             table_bytes_target: 16 << 20,
@@ -175,6 +180,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The bytes of entries with which the first memtable since a start is full.
+    pub(crate) fn first_memtable_bytes(&self) -> usize {
+        let less = 100 - usize::from(self.first_memtable_percent.clamp(1, 100));
+        self.memtable_bytes_max - self.memtable_bytes_max / 100 * less
+    }
+
     /// The sizes of levels.
     pub(crate) fn levels(&self) -> MergeOptions {
         MergeOptions {

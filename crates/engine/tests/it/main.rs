@@ -15,6 +15,7 @@ mod compaction;
 mod compression;
 mod ends;
 mod faults;
+mod first_memtable;
 mod found_levels;
 mod index;
 mod marks;

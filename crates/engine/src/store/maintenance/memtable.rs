@@ -28,12 +28,11 @@ impl Job for MakeMemtable {
 
 impl Store {
     pub(super) fn want_memtable(&mut self) {
-        let bytes_max = self.options.memtable_bytes_max;
         if self.maintenance.memtable.is_some() || self.maintenance.closing.is_some() {
             return;
         }
-        if self.memtable.bytes() >= bytes_max / FULL_SHARE || self.is_nearly_long() {
-            let outcome = Outcome::new();
+        if self.memtable.bytes() >= self.memtable_bytes_max / FULL_SHARE || self.is_nearly_long() {
+            let (bytes_max, outcome) = (self.options.memtable_bytes_max, Outcome::new());
             self.spawn.spawn(Box::new(MakeMemtable { bytes_max, outcome: outcome.clone() }));
             self.maintenance.memtable = Some(outcome);
         }

@@ -174,6 +174,7 @@ impl Store {
         writer.bound(options.journal_queue_bytes_max, options.journal_budget.clone());
         let compressor = Compressor::new(&options);
         let room = Room::new(free, own, &options, clock.now());
+        let memtable_bytes_max = options.first_memtable_bytes();
         let mut store = Store {
             dir: dir.to_path_buf(),
             cache: BlockCache::new(options.block_cache_bytes),
@@ -188,6 +189,7 @@ impl Store {
             accounts,
             replay_account,
             memtable,
+            memtable_bytes_max,
             frozen,
             version: Arc::new(version),
             drops,
