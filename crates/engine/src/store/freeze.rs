@@ -1,6 +1,6 @@
 //! When the memtable is put aside for its flush:
 //!
-//! 1. When its entries take what a memtable may: memory is bounded.
+//! 1. When its entries take what a memtable may, the first one since a start a part of it: memory is bounded.
 //! 2. When a segment begins, if it spans as many as [`segments_max`] allows. What no table has, a start after a crash
 //!    reads, and no compaction may touch. Objects of many kilobytes take so little of a memtable that by its bytes
 //!    alone this could be several times what lives.

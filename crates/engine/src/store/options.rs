@@ -33,7 +33,8 @@ pub struct Options {
     pub memtable_bytes_max: usize,
     /// The part of `memtable_bytes_max` that the first memtable since a start may take, in per cent. Replicas of the
     /// same keys fill their memtables at the same pace, so those that begin together would all flush at the same
-    /// moment. With parts of their own they never do. Default: 100.
+    /// moment. With different parts they flush at different ones (decision 112). Default: 100. 0 counts as 1, and more
+    /// than 100 as 100.
     pub first_memtable_percent: u8,
     /// A segment is ended when it would grow past this. Default: 128 MiB: its block of heads, kept in memory
     /// until then, stays around 15 MiB for values of 1 KiB.

@@ -88,7 +88,8 @@ impl Node {
         let (first, table): (Store, _) = match stores.0 {
             Kind::Annulet => {
                 let options = engine::Options { durability: Durability::Sync, ..Default::default() };
-                let (store, table) = open_store(data, &layout, 0, 1, &clock, Arc::default(), options);
+                let (store, table) =
+                    open_store(&OsDisk::blocking(), data, &layout, 0, 1, &clock, Arc::default(), options);
                 (store.into(), table)
             }
             kind => {

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-use crate::common::{HandClock, Hold, open_store_on};
+use crate::common::{HandClock, Hold, open_store};
 use base::rng::SplitMix64;
 use engine::backup::renewed;
 use engine::lost::LostRange;
@@ -37,7 +37,7 @@ fn open(data: &Path, hold: &Arc<Hold>) -> (Shard, FoundBirth) {
 fn open_with(data: &Path, hold: &Arc<Hold>, options: Options) -> (Shard, FoundBirth) {
     let (layout, clock) = (ring_layout(), Arc::new(HandClock::default()));
     let mut disk = OsDisk::blocking();
-    let (mut store, table) = open_store_on(&disk, data, &layout, 0, 1, &clock, Arc::clone(hold), options);
+    let (mut store, table) = open_store(&disk, data, &layout, 0, 1, &clock, Arc::clone(hold), options);
     let found = read_birth(&mut store, &mut disk).unwrap();
     let config = ShardConfig {
         id: ShardId(0),
@@ -84,6 +84,14 @@ fn keep_and_change(data: &Path, hold: &Arc<Hold>, change: impl FnOnce(ManifestSt
     manifest::write(disk, &dir, &change(state)).unwrap();
 }
 
+/// Has the store of a new folder keep birth 7, ends it, and makes it one that was restored from a backup.
+fn keep_and_restore(data: &Path, hold: &Arc<Hold>) {
+    keep_and_change(data, hold, |state| {
+        let incarnation = state.incarnation + 1;
+        renewed(state, incarnation)
+    });
+}
+
 #[test]
 fn a_birth_is_told_when_it_is_durable_and_outlives_a_crash() {
     let data = tempfile::tempdir().unwrap();
@@ -125,10 +133,7 @@ fn a_birth_that_cannot_be_written_is_not_told() {
 #[test]
 fn a_restored_store_has_no_birth_until_it_gets_one() {
     let (data, hold) = (tempfile::tempdir().unwrap(), Arc::default());
-    keep_and_change(data.path(), &hold, |state| {
-        let incarnation = state.incarnation + 1;
-        renewed(state, incarnation)
-    });
+    keep_and_restore(data.path(), &hold);
     let restored = FoundBirth { stored: None, is_complete: true, is_restored: true, only_voter: None };
     assert_eq!(open(data.path(), &hold).1, restored);
     let (mut shard, found) = open(data.path(), &hold);
@@ -182,10 +187,7 @@ fn adoption() -> Adoption {
 #[test]
 fn groups_that_do_not_fit_into_memory_at_once_are_adopted_in_pieces() {
     let (data, hold) = (tempfile::tempdir().unwrap(), Arc::default());
-    keep_and_change(data.path(), &hold, |state| {
-        let incarnation = state.incarnation + 1;
-        renewed(state, incarnation)
-    });
+    keep_and_restore(data.path(), &hold);
     let small = Options { memtable_bytes_max: 2 << 10, ..Options::default() };
     let (mut shard, found) = open_with(data.path(), &hold, small.clone());
     assert!(found.is_restored);

@@ -9,6 +9,7 @@ use engine::Options;
 use kv::{Bucket, GetRequest, PutRequest, Request, Response};
 use node::{Layout, Output, Reaping, RequestId, Shard, ShardConfig, ShardId};
 use object::Metadata;
+use os::OsDisk;
 use ring::{Ring, RingSize, RingVersion};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,7 +43,16 @@ fn writes_wait_for_one_another_while_reads_go_on() {
     let layout = Layout::new(1, RingSize::new(16).unwrap());
     let clock = Arc::new(HandClock::default());
     clock.0.store(1_000_000_000, Ordering::Relaxed);
-    let (store, table) = open_store(data.path(), &layout, 0, 1, &clock, Arc::default(), Options::default());
+    let (store, table) = open_store(
+        &OsDisk::blocking(),
+        data.path(),
+        &layout,
+        0,
+        1,
+        &clock,
+        Arc::default(),
+        Options::default(),
+    );
     let config = ShardConfig {
         id: ShardId(0),
         layout,

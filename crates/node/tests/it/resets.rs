@@ -7,6 +7,7 @@ use crate::common::open_store;
 use bytes::Bytes;
 use kv::{Bucket, Prop, ReadStrategy, Request, Response};
 use node::Layout;
+use os::OsDisk;
 use ring::RingSize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +57,8 @@ fn on_disk(cluster: &mut Cluster, node: usize) -> (usize, usize) {
     cluster.stop(node);
     let layout = Layout::new(1, RingSize::new(16).unwrap());
     let (data, hold) = (cluster.data.join(NAMES[node]), Arc::clone(&cluster.holds[node]));
-    let (_, table) = open_store(&data, &layout, 0, 9, &cluster.clock, hold, cluster.options.clone());
+    let (_, table) =
+        open_store(&OsDisk::blocking(), &data, &layout, 0, 9, &cluster.clock, hold, cluster.options.clone());
     (table.len(), table.resets())
 }
 

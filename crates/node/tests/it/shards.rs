@@ -13,6 +13,7 @@ use kv::{
 };
 use node::{Layout, Output, Reaping, RequestId, Shard, ShardConfig, ShardId};
 use object::Metadata;
+use os::OsDisk;
 use ring::{Ring, RingSize, RingVersion};
 use std::path::Path;
 use std::sync::Arc;
@@ -34,8 +35,16 @@ impl Node {
         let mut table = None;
         for shard in 0..SHARDS {
             let seed = u64::from(shard) + 1;
-            let (store, own) =
-                open_store(data, &layout, shard, seed, &clock, Arc::default(), Options::default());
+            let (store, own) = open_store(
+                &OsDisk::blocking(),
+                data,
+                &layout,
+                shard,
+                seed,
+                &clock,
+                Arc::default(),
+                Options::default(),
+            );
             // The first shard's.
             table = table.or(Some(own));
             stores.push(store);

@@ -17,6 +17,7 @@ use node::{
     ShardId, SlowLine, SlowRequests,
 };
 use object::{HeadView, Metadata};
+use os::OsDisk;
 use protocol::peer::VERSION;
 use ring::{Birth, Ring, RingSize, RingVersion};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -144,6 +145,7 @@ impl Cluster {
         let layout = Layout::new(1, RingSize::new(16).unwrap());
         let data = self.data.join(NAMES[node]);
         let (store, table) = open_store(
+            &OsDisk::blocking(),
             &data,
             &layout,
             0,

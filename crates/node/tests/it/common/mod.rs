@@ -85,22 +85,9 @@ impl Disk for Held {
     }
 }
 
-/// The store of a shard, and the bucket properties in it.
-pub fn open_store(
-    data: &Path,
-    layout: &Layout,
-    shard: u16,
-    seed: u64,
-    clock: &HandClock,
-    hold: Arc<Hold>,
-    options: Options,
-) -> (Store, BucketTable) {
-    open_store_on(&OsDisk::blocking(), data, layout, shard, seed, clock, hold, options)
-}
-
-/// [`open_store`] on this disk: its other handles have the same open files.
+/// The store of a shard, and the bucket properties in it. Other handles of the disk have the same open files.
 #[allow(clippy::too_many_arguments, reason = "a store has all of them")]
-pub fn open_store_on(
+pub fn open_store(
     disk: &OsDisk,
     data: &Path,
     layout: &Layout,
