@@ -27,10 +27,12 @@ use ring::Birth;
 use strong::group::{Configuration, Group, Progress, VoterId};
 use strong::survey::{CopyFault, GroupCopy};
 
-use super::ConsistentGroups;
+use super::closed_groups::{ClosedGroup, ClosedGroups};
 use super::group::{GroupKey, HeldGroup};
+use super::open_groups::OpenGroups;
 use super::recover::{RecoverGroupError, RecoverableGroup, as_founded, restarted};
 use super::stored_state::{StoredState, read_state};
+use super::voters::{first_voters, is_here};
 use crate::shard::env::Env;
 
 /// The groups that a call of [`Shard::adopt`] writes at most: a shard does nothing else for about a millisecond.
@@ -105,129 +107,117 @@ pub enum AdoptError {
     Store(engine::Error),
 }
 
-impl ConsistentGroups {
-    /// The copy of each group that this store has, or should have by its founding.
-    pub fn copies(&self, env: &Env) -> Vec<CopyReport> {
-        let mut copies = Vec::new();
-        let prefixes = env.knobs.layout.prefixes.partitions();
-        for &n_val in env.agreement.foundings.keys() {
-            for prefix in (0..prefixes).filter_map(|prefix| u16::try_from(prefix).ok()) {
-                let key = GroupKey { n_val, prefix };
-                if env.knobs.layout.shard_of(prefix) == env.knobs.id.0 {
-                    copies.extend(self.copy(env, key).map(|copy| CopyReport { n_val, prefix, copy }));
-                }
+/// The copy of each group that this store has, or should have by its founding.
+pub(super) fn copies(env: &Env, groups: &OpenGroups, closed: &ClosedGroups) -> Vec<CopyReport> {
+    let mut copies = Vec::new();
+    let prefixes = env.knobs.layout.prefixes.partitions();
+    for &n_val in env.agreement.foundings.keys() {
+        for prefix in (0..prefixes).filter_map(|prefix| u16::try_from(prefix).ok()) {
+            let key = GroupKey { n_val, prefix };
+            if is_here(env, prefix) {
+                let copy = copy(env, groups, closed, key);
+                copies.extend(copy.map(|copy| CopyReport { n_val, prefix, copy }));
             }
         }
-        copies
+    }
+    copies
+}
+
+/// The copy of a group; none if this node is not on its list.
+fn copy(env: &Env, groups: &OpenGroups, closed: &ClosedGroups, key: GroupKey) -> Option<GroupCopy> {
+    let first = first_voters(env, key)?;
+    let node = env.peers.here();
+    let rank = first.iter().position(|voter| voter.node == node)?;
+    let founded = GroupCopy {
+        node,
+        rank: u32::try_from(rank).expect("a group has a few voters"),
+        epoch: 0,
+        last: Progress::FOUNDED.applied,
+        configuration: Configuration::of_voters(first),
+        fault: None,
+    };
+    let number = env.agreement.foundings.get(&key.n_val)?.number;
+    if let Some(held) = groups.get(key) {
+        return Some(copy_of_open(held, founded));
+    }
+    Some(match closed.get(env, key) {
+        Some(ClosedGroup::Found(found)) => copy_of_found(found, number, founded),
+        Some(ClosedGroup::Unloaded(found)) => copy_of_found(&found, number, founded),
+        Some(ClosedGroup::Refused) => damaged(founded),
+        None => founded,
+    })
+}
+
+/// Makes this restored store the only voter of groups that were chosen for it: of the next piece of them, behind those
+/// that are written.
+pub(super) fn adopt(
+    env: &mut Env,
+    closed: &mut ClosedGroups,
+    adoption: &Adoption,
+    written: usize,
+) -> Result<AdoptedGroups, AdoptError> {
+    let birth = adoption.births.get(usize::from(env.knobs.id.0));
+    let voter = VoterId { node: env.peers.here(), birth: *birth.ok_or(AdoptError::NotHeld)? };
+    let is_own = |&&(_, prefix): &&(u8, u16)| is_here(env, prefix);
+    let groups: Vec<(u8, u16)> = adoption.groups.iter().filter(is_own).copied().collect();
+    let judge = |env: &Env, closed: &ClosedGroups, (n_val, prefix)| {
+        let epoch = adoption.epochs.get(&n_val).copied();
+        judge(env, closed, GroupKey { n_val, prefix }, voter, epoch)
+    };
+
+    // One copy that cannot go on leaves all of them as they were.
+    if written == 0 {
+        groups.iter().try_for_each(|&group| judge(env, closed, group).map(drop))?;
     }
 
-    /// The copy of a group; none if this node is not on its list.
-    fn copy(&self, env: &Env, key: GroupKey) -> Option<GroupCopy> {
-        let first = Self::first_voters(env, key)?;
-        let node = env.peers.here();
-        let rank = first.iter().position(|voter| voter.node == node)?;
-        let founded = GroupCopy {
-            node,
-            rank: u32::try_from(rank).expect("a group has a few voters"),
-            epoch: 0,
-            last: Progress::FOUNDED.applied,
-            configuration: Configuration::of_voters(first),
-            fault: None,
-        };
-        let number = env.agreement.foundings.get(&key.n_val)?.number;
-        if let Some(held) = self.groups.get(&key) {
-            return Some(copy_of_open(held, founded));
+    let mut adopted = AdoptedGroups { written, all: groups.len() };
+    for &(n_val, prefix) in groups.iter().skip(written).take(PIECE_GROUPS_MAX) {
+        let (found, group) = judge(env, closed, (n_val, prefix))?;
+        match env.store.propose(&group.batch(&group.entries())) {
+            Ok(_) => {}
+            Err(engine::Error::Full { .. }) => break,
+            Err(error) => return Err(AdoptError::Store(error)),
         }
-        if self.refused.contains(&key) {
-            return Some(damaged(founded));
-        }
-        if let Some(record) = self.dormant.get(key) {
-            let found = Self::found_as_unloaded(env, key, record);
-            return Some(match found {
-                Some(found) => copy_of_found(&found, number, founded),
-                None => damaged(founded),
-            });
-        }
-        Some(match self.found.get(&key) {
-            Some(found) => copy_of_found(found, number, founded),
-            None => founded,
-        })
+        closed.replace_found(GroupKey { n_val, prefix }, group.found_again(found));
+        adopted.written += 1;
     }
+    Ok(adopted)
+}
 
-    /// Makes this restored store the only voter of groups that were chosen for it: of the next piece of them, behind
-    /// those that are written.
-    pub fn adopt(
-        &mut self,
-        env: &mut Env,
-        adoption: &Adoption,
-        written: usize,
-        has_birth: bool,
-    ) -> Result<AdoptedGroups, AdoptError> {
-        let birth = adoption.births.get(usize::from(env.knobs.id.0));
-        let Some(&birth) = birth.filter(|_| !has_birth && !self.is_registered) else {
-            return Err(AdoptError::NotHeld);
-        };
-        let voter = VoterId { node: env.peers.here(), birth };
-        let is_own = |&&(_, prefix): &&(u8, u16)| env.knobs.layout.shard_of(prefix) == env.knobs.id.0;
-        let groups: Vec<(u8, u16)> = adoption.groups.iter().filter(is_own).copied().collect();
-        let judge = |this: &Self, env: &Env, (n_val, prefix)| {
-            this.judge(env, GroupKey { n_val, prefix }, voter, adoption.epochs.get(&n_val).copied())
-        };
-
-        // One copy that cannot go on leaves all of them as they were.
-        if written == 0 {
-            groups.iter().try_for_each(|&group| judge(self, env, group).map(drop))?;
-        }
-
-        let mut adopted = AdoptedGroups { written, all: groups.len() };
-        for &(n_val, prefix) in groups.iter().skip(written).take(PIECE_GROUPS_MAX) {
-            let (found, group) = judge(self, env, (n_val, prefix))?;
-            match env.store.propose(&group.batch(&group.entries())) {
-                Ok(_) => {}
-                Err(engine::Error::Full { .. }) => break,
-                Err(error) => return Err(AdoptError::Store(error)),
-            }
-            self.found.insert(GroupKey { n_val, prefix }, group.found_again(found));
-            adopted.written += 1;
-        }
-        Ok(adopted)
+/// The group of a copy as it goes on, with the copy.
+fn judge(
+    env: &Env,
+    closed: &ClosedGroups,
+    key: GroupKey,
+    voter: VoterId,
+    epoch: Option<u16>,
+) -> Result<(FoundGroup, RecoverableGroup), AdoptError> {
+    let GroupKey { n_val, prefix } = key;
+    let unknown = || AdoptError::Unknown { n_val, prefix };
+    let wrong = |error| AdoptError::Copy { n_val, prefix, error };
+    let founding = env.agreement.foundings.get(&n_val).filter(|it| Some(it.epoch) == epoch);
+    let (founding, first) = founding.zip(first_voters(env, key)).ok_or_else(unknown)?;
+    if first.iter().all(|voter| voter.node != env.peers.here()) {
+        return Err(unknown());
     }
+    let found = closed.found(key).cloned();
+    let found = found.unwrap_or_else(|| as_founded(key, founding, first.into_iter().collect()));
 
-    /// The group of a copy as it goes on, with the copy.
-    fn judge(
-        &self,
-        env: &Env,
-        key: GroupKey,
-        voter: VoterId,
-        epoch: Option<u16>,
-    ) -> Result<(FoundGroup, RecoverableGroup), AdoptError> {
-        let GroupKey { n_val, prefix } = key;
-        let unknown = || AdoptError::Unknown { n_val, prefix };
-        let wrong = |error| AdoptError::Copy { n_val, prefix, error };
-        let founding = env.agreement.foundings.get(&n_val).filter(|it| Some(it.epoch) == epoch);
-        let (founding, first) = founding.zip(Self::first_voters(env, key)).ok_or_else(unknown)?;
-        if first.iter().all(|voter| voter.node != env.peers.here()) {
-            return Err(unknown());
-        }
-        let found = self.found.get(&key).cloned();
-        let found = found.unwrap_or_else(|| as_founded(key, founding, first.into_iter().collect()));
-
-        let bytes = found.state.as_ref().ok_or_else(|| wrong(RecoverGroupError::Damaged))?;
-        let StoredState { state, checkpoint, .. } =
-            read_state(bytes).map_err(|_| wrong(RecoverGroupError::Damaged))?;
-        if state.founding != founding.number {
-            return Err(unknown());
-        }
-        if found.suspect_through.is_some() {
-            return Err(wrong(RecoverGroupError::Suspect));
-        }
-        let has_catch_up = checkpoint.as_ref().is_some_and(|it| it.has_changed_keys());
-        let next = state.restart_alone(voter, has_catch_up, founding.epoch);
-        let next = next.map_err(|error| wrong(error.into()))?;
-        // Versions of another life of the store say nothing of this one's losses.
-        let group = restarted(&found, voter, next, Seq(0)).map_err(wrong)?;
-        Ok((found, group))
+    let bytes = found.state.as_ref().ok_or_else(|| wrong(RecoverGroupError::Damaged))?;
+    let StoredState { state, checkpoint, .. } =
+        read_state(bytes).map_err(|_| wrong(RecoverGroupError::Damaged))?;
+    if state.founding != founding.number {
+        return Err(unknown());
     }
+    if found.suspect_through.is_some() {
+        return Err(wrong(RecoverGroupError::Suspect));
+    }
+    let has_catch_up = checkpoint.as_ref().is_some_and(|it| it.has_changed_keys());
+    let next = state.restart_alone(voter, has_catch_up, founding.epoch);
+    let next = next.map_err(|error| wrong(error.into()))?;
+    // Versions of another life of the store say nothing of this one's losses.
+    let group = restarted(&found, voter, next, Seq(0)).map_err(wrong)?;
+    Ok((found, group))
 }
 
 fn damaged(founded: GroupCopy) -> GroupCopy {

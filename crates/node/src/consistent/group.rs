@@ -12,7 +12,7 @@ use strong::envelope::GroupId;
 use strong::group::{Group, GroupState, Input, Output, VoterId};
 
 use super::incoming_part::IncomingPart;
-use super::slow::ProposedWrites;
+use super::proposed_writes::ProposedWrites;
 use super::stored_state::put_state;
 use crate::peer::NodeId;
 
@@ -76,6 +76,36 @@ pub(super) struct HeldGroup {
 }
 
 impl HeldGroup {
+    /// A group that was just opened.
+    pub fn new(
+        group: Group,
+        id: GroupId,
+        voter: VoterId,
+        voters: Vec<VoterId>,
+        receiver: Receiver,
+    ) -> HeldGroup {
+        HeldGroup {
+            group,
+            id,
+            voter,
+            voters,
+            receiver,
+            checkpoint: None,
+            dropped_at: Seq(0),
+            part: IncomingPart::default(),
+            sender: None,
+            senders: BTreeMap::new(),
+            timer: None,
+            log_bytes: 0,
+            outputs: VecDeque::new(),
+            inputs: VecDeque::new(),
+            known: BTreeMap::new(),
+            given_back: None,
+            proposed: ProposedWrites::default(),
+            was_used: true,
+        }
+    }
+
     /// Whether an output waits for the store.
     pub fn is_held(&self) -> bool {
         !self.outputs.is_empty()

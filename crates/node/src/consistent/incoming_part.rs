@@ -11,15 +11,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use engine::{Found, Lookup, Want};
+use engine::Found;
 use kv::consistent::stored_version;
 use strong::catch_up::Item;
 use strong::group::Entry;
-
-use super::ConsistentGroups;
-use super::group::GroupKey;
-use super::serve::WaitingLookup;
-use crate::shard::env::Env;
 
 /// The part that a group receives now.
 #[derive(Debug, Default)]
@@ -34,6 +29,37 @@ pub(super) struct IncomingPart {
 }
 
 impl IncomingPart {
+    /// A part whose keys are looked up next.
+    pub fn new(drops: bool, items: Vec<Item>) -> IncomingPart {
+        IncomingPart { drops, items, ..IncomingPart::default() }
+    }
+
+    /// Whether there is none.
+    pub fn is_none(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Its keys.
+    pub fn keys(&self) -> Vec<Bytes> {
+        self.items.iter().map(|item| item.key.clone()).collect()
+    }
+
+    /// The lookup of a key waits for the disk.
+    pub fn wait(&mut self) {
+        self.missing += 1;
+    }
+
+    /// Takes the head of a key that had to wait; tells whether it was the last one. A store that left its groups
+    /// meanwhile has no part.
+    pub fn on_late(&mut self, key: &Bytes, found: Result<Option<Found>, engine::Error>) -> bool {
+        if self.is_ready() {
+            return false;
+        }
+        self.on_found(key, found);
+        self.missing -= 1;
+        self.is_ready()
+    }
+
     /// Whether the group's keys are dropped before it is written.
     pub fn drops(&self) -> bool {
         self.drops
@@ -68,58 +94,12 @@ impl IncomingPart {
         *stored = index.max(*stored);
     }
 
-    fn on_found(&mut self, key: &Bytes, found: Result<Option<Found>, engine::Error>) {
+    /// Takes the head of a key.
+    pub fn on_found(&mut self, key: &Bytes, found: Result<Option<Found>, engine::Error>) {
         // A head that is damaged, or of another kind, is replaced.
         let version = found.ok().flatten().and_then(|found| stored_version(&found.head).ok());
         if let Some(version) = version {
             self.note(key.clone(), version.index());
-        }
-    }
-}
-
-impl ConsistentGroups {
-    /// Takes a part that the receiving end of a group wants written.
-    pub(super) fn take_part(&mut self, env: &mut Env, key: GroupKey, drops: bool, items: Vec<Item>) {
-        let deletions = items.iter().filter(|item| item.object.is_none());
-        if let Some(last) = deletions.map(|item| item.version.index()).max() {
-            self.note_deletion(env, key, last);
-        }
-
-        let Some(held) = self.groups.get_mut(&key) else { return };
-        debug_assert!(held.part.items.is_empty(), "the receiving end waits for the part before");
-        let mut part = IncomingPart { drops, items, ..IncomingPart::default() };
-        let keys: Vec<Bytes> = part.items.iter().map(|item| item.key.clone()).collect();
-        for name in keys {
-            match env.store.lookup_since(&name, Want::Head, held.dropped_at) {
-                Lookup::Done(found) => part.on_found(&name, found),
-                Lookup::NeedsIo(id) => {
-                    part.missing += 1;
-                    self.served.wait_for(id, WaitingLookup::Incoming { group: key, key: name });
-                }
-            }
-        }
-
-        let is_ready = part.missing == 0;
-        held.part = part;
-        if is_ready {
-            self.write_part(env, key);
-        }
-    }
-
-    /// Takes the head of a key of a part.
-    pub(super) fn on_incoming_found(
-        &mut self,
-        env: &mut Env,
-        group: GroupKey,
-        key: &Bytes,
-        found: Result<Option<Found>, engine::Error>,
-    ) {
-        // A store that left its groups meanwhile has no part.
-        let Some(held) = self.groups.get_mut(&group).filter(|held| held.part.missing > 0) else { return };
-        held.part.on_found(key, found);
-        held.part.missing -= 1;
-        if held.part.missing == 0 {
-            self.write_part(env, group);
         }
     }
 }

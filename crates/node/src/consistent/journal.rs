@@ -14,17 +14,18 @@ use std::time::Duration;
 
 use base::Monotonic;
 use bytes::Bytes;
-use engine::{AppliedRange, Contents, GroupBatch, Jsn, LogPlace, Lookup, ProposedEntry, Seq, Want};
+use engine::{AppliedRange, Contents, GroupBatch, Jsn, LogPlace, Lookup, ProposedEntry, Want};
 use kv::consistent::{split_object, stored_version, tombstone};
-use object::key;
-use strong::catch_up::{Item, Place, ReceiverInput};
-use strong::group::{Batch, Configuration, Entry, Input, Payload, Version};
+use strong::catch_up::{Item, Place};
+use strong::group::{Batch, Entry, Payload, Version};
 
+use super::context::GroupContext;
 use super::group::{GroupKey, HeldGroup};
 use super::incoming_part::IncomingPart;
-use super::serve::WaitingLookup;
+use super::keys::drop_keys;
+use super::lookups::WaitingLookup;
+use super::open_groups::OpenGroups;
 use super::stored_state::place_of;
-use super::{ConsistentGroups, Todo};
 use crate::shard::env::Env;
 
 /// Age of an unsynced batch beyond which this store's groups let others lead: many syncs of a slow disk.
@@ -40,6 +41,13 @@ enum Record {
     State,
 }
 
+/// A record that is synced.
+pub(super) struct SyncedRecord {
+    pub key: GroupKey,
+    /// The number of the batch, and the index of its last entry, 0 without one; none for a part of a catch-up.
+    pub batch: Option<(u64, u64)>,
+}
+
 /// A record that is written and not synced.
 struct Syncing {
     jsn: Jsn,
@@ -51,7 +59,7 @@ struct Syncing {
 
 /// Records of all groups.
 #[derive(Default)]
-pub(super) struct Journal {
+pub(super) struct GroupJournal {
     syncing: VecDeque<Syncing>,
     /// Records that the store has refused, and those behind them.
     unwritten: VecDeque<(GroupKey, Record)>,
@@ -61,42 +69,40 @@ pub(super) struct Journal {
     unapplied: BTreeSet<GroupKey>,
 }
 
-impl Journal {
-    /// Whether a record of a group is on its way to the disk.
-    pub fn has_record_of(&self, key: GroupKey) -> bool {
-        let is_unwritten = self.unwritten.iter().any(|(group, _)| *group == key);
-        is_unwritten || self.syncing.iter().any(|it| it.key == key)
-    }
-}
-
-impl ConsistentGroups {
+impl GroupJournal {
     /// Writes a batch of a group's log.
-    pub(super) fn persist(&mut self, env: &mut Env, key: GroupKey, batch: Batch) {
-        self.write_record(env, key, Record::Batch(Box::new(batch)));
+    pub fn persist(&mut self, env: &mut Env, groups: &mut OpenGroups, key: GroupKey, batch: Batch) {
+        self.write(env, groups, key, Record::Batch(Box::new(batch)));
     }
 
     /// Writes the part of a catch-up that a group receives, with the group's record of it.
-    pub(super) fn write_part(&mut self, env: &mut Env, key: GroupKey) {
-        self.write_record(env, key, Record::Part);
+    pub fn write_part(&mut self, env: &mut Env, groups: &mut OpenGroups, key: GroupKey) {
+        self.write(env, groups, key, Record::Part);
     }
 
     /// Writes the state of a group whose catch-up has ended.
-    pub(super) fn write_state(&mut self, env: &mut Env, key: GroupKey) {
-        self.write_record(env, key, Record::State);
+    pub fn write_state(&mut self, env: &mut Env, groups: &mut OpenGroups, key: GroupKey) {
+        self.write(env, groups, key, Record::State);
     }
 
-    fn write_record(&mut self, env: &mut Env, key: GroupKey, record: Record) {
-        if !self.journal.unwritten.is_empty() {
-            return self.journal.unwritten.push_back((key, record));
+    fn write(&mut self, env: &mut Env, groups: &mut OpenGroups, key: GroupKey, record: Record) {
+        if !self.unwritten.is_empty() {
+            return self.unwritten.push_back((key, record));
         }
-        if let Err(record) = self.try_write(env, key, record) {
-            self.journal.unwritten.push_back((key, record));
+        if let Err(record) = self.try_write(env, groups, key, record) {
+            self.unwritten.push_back((key, record));
         }
     }
 
     /// Writes a record; gives it back if the store refuses it.
-    fn try_write(&mut self, env: &mut Env, key: GroupKey, record: Record) -> Result<(), Record> {
-        let Some(held) = self.groups.get_mut(&key) else { return Ok(()) };
+    fn try_write(
+        &mut self,
+        env: &mut Env,
+        groups: &mut OpenGroups,
+        key: GroupKey,
+        record: Record,
+    ) -> Result<(), Record> {
+        let Some(held) = groups.get_mut(key) else { return Ok(()) };
         let written = match &record {
             Record::Batch(batch) => write_batch(env, key, held, batch),
             Record::Part => write_part(env, key, held).inspect(|_| held.part = IncomingPart::default()),
@@ -108,57 +114,59 @@ impl ConsistentGroups {
             Record::Part => None,
             Record::State => return Ok(()),
         };
-        self.journal.syncing.push_back(Syncing { jsn, since: env.now(), key, batch });
+        self.syncing.push_back(Syncing { jsn, since: env.now(), key, batch });
         Ok(())
     }
 
-    /// Tells groups of records that are synced, and writes those that the store has refused before.
-    pub(super) fn take_synced(&mut self, env: &mut Env, now: Monotonic) {
-        while let Some((key, record)) = self.journal.unwritten.pop_front() {
-            if let Err(record) = self.try_write(env, key, record) {
-                self.journal.unwritten.push_front((key, record));
+    /// Writes the records that the store has refused before.
+    pub fn write_refused(&mut self, env: &mut Env, groups: &mut OpenGroups, now: Monotonic) {
+        while let Some((key, record)) = self.unwritten.pop_front() {
+            if let Err(record) = self.try_write(env, groups, key, record) {
+                self.unwritten.push_front((key, record));
                 break;
             }
         }
-        match self.journal.unwritten.is_empty() {
-            true => self.journal.refused = None,
-            false => drop(self.journal.refused.get_or_insert(now)),
+        match self.unwritten.is_empty() {
+            true => self.refused = None,
+            false => drop(self.refused.get_or_insert(now)),
         }
+    }
 
-        let synced = env.store.synced_jsn();
-        while let Some(done) = self.journal.syncing.pop_front_if(|it| it.jsn < synced) {
-            match done.batch {
-                Some((number, through)) => {
-                    self.note_synced(env, done.key, through);
-                    self.todo.push_back(Todo::Step(done.key, Input::Persisted { number }));
-                }
-                None => self.receive(env, done.key, ReceiverInput::Synced),
-            }
-        }
-        for key in std::mem::take(&mut self.journal.unapplied) {
-            self.resume(env, key);
-        }
-        self.note_stall(env, now);
+    /// Takes the next record before this place of the journal, up to which all is synced.
+    pub fn take_synced(&mut self, synced: Jsn) -> Option<SyncedRecord> {
+        let Syncing { key, batch, .. } = self.syncing.pop_front_if(|it| it.jsn < synced)?;
+        Some(SyncedRecord { key, batch })
+    }
+
+    /// Takes the groups with entries that the store did not apply.
+    pub fn take_unapplied(&mut self) -> BTreeSet<GroupKey> {
+        std::mem::take(&mut self.unapplied)
     }
 
     /// Whether this store's groups are to let others lead.
-    fn note_stall(&mut self, env: &mut Env, now: Monotonic) {
-        let oldest = self.journal.syncing.front().map(|it| it.since).into_iter().chain(self.journal.refused);
+    pub fn is_stalled(&self, env: &Env, groups: &OpenGroups, now: Monotonic) -> bool {
+        let oldest = self.syncing.front().map(|it| it.since).into_iter().chain(self.refused);
         let is_late = oldest.min().is_some_and(|since| now.since(since) >= STALL_MAX);
-        let is_stalled = is_late || !self.groups.is_empty() && env.store.fenced().is_some();
-        if is_stalled != std::mem::replace(&mut self.is_stalled, is_stalled) {
-            self.refresh_peers(env);
-        }
+        is_late || !groups.is_empty() && env.store.fenced().is_some()
+    }
+
+    /// Whether a record of a group is on its way to the disk.
+    pub fn has_record_of(&self, key: GroupKey) -> bool {
+        self.has_unwritten(key) || self.syncing.iter().any(|it| it.key == key)
+    }
+
+    fn has_unwritten(&self, key: GroupKey) -> bool {
+        self.unwritten.iter().any(|(waiting, _)| *waiting == key)
     }
 
     /// Applies committed entries; false if a lookup, or the store, has to be waited for.
-    pub(super) fn apply(&mut self, env: &mut Env, key: GroupKey, entries: &[Entry]) -> bool {
-        if self.journal.unwritten.iter().any(|(waiting, _)| *waiting == key) {
+    pub fn apply(&mut self, cx: &mut GroupContext<'_>, key: GroupKey, entries: &[Entry]) -> bool {
+        if self.has_unwritten(key) {
             // The state with a configuration comes before the mark of its entry.
-            self.journal.unapplied.insert(key);
+            self.unapplied.insert(key);
             return false;
         }
-        let Some(skipped) = self.newer_keys(env, key, entries) else { return false };
+        let Some(skipped) = newer_keys(cx, key, entries) else { return false };
         let (first, last) = (&entries[0], &entries[entries.len() - 1]);
         let range = AppliedRange {
             group: key.number(),
@@ -166,85 +174,65 @@ impl ConsistentGroups {
             through: LogPlace { index: last.index, term: last.term },
             skipped: &skipped,
         };
-        if env.store.apply_proposals(&[range]).is_err() {
+        if cx.env.store.apply_proposals(&[range]).is_err() {
             // Tried again in the next turn.
-            self.journal.unapplied.insert(key);
+            self.unapplied.insert(key);
             return false;
         }
 
-        let held = self.groups.get_mut(&key).expect("its outputs are carried out");
+        let held = cx.groups.get_mut(key).expect("its outputs are carried out");
         held.known.clear();
         held.proposed.apply(last.index);
         held.part.on_applied(entries);
-        for entry in entries {
-            match &entry.payload {
-                Payload::Write(write) if write.object.is_none() => self.note_deletion(env, key, entry.index),
-                Payload::Reap { through } => self.begin_reap(env, key, *through),
-                Payload::Configuration(configuration) => self.count_replacement(env, key, configuration),
-                _ => {}
-            }
+        if held.group.leads() {
+            entries.iter().for_each(|entry| count_replacement(cx.env, entry));
         }
         true
     }
+}
 
-    /// Indexes of entries whose keys have a newer version, from a catch-up; none while a lookup is under way.
-    fn newer_keys(&mut self, env: &mut Env, key: GroupKey, entries: &[Entry]) -> Option<Vec<u64>> {
-        let held = self.groups.get_mut(&key).expect("its outputs are carried out");
-        let mut newer = Vec::new();
-        let Some(known) = held.checkpoint.as_ref().filter(|it| it.place != Place::Begin) else {
-            return Some(newer);
-        };
-        let through = known.snapshot.0;
-        for entry in entries.iter().filter(|entry| entry.index <= through) {
-            let Some(write) = entry.payload.write() else { continue };
-            if !held.known.contains_key(&write.key) {
-                match env.store.lookup_since(&write.key, Want::Head, held.dropped_at) {
-                    Lookup::Done(found) => {
-                        let version = found.ok().flatten().map(|found| index_of(&found.head));
-                        held.known.insert(write.key.clone(), version);
-                    }
-                    Lookup::NeedsIo(id) => {
-                        let lookup = WaitingLookup::Apply { group: key, key: write.key.clone() };
-                        self.served.wait_for(id, lookup);
-                        return None;
-                    }
-                }
-            }
-            if held.known[&write.key].is_some_and(|version| version > entry.index) {
-                newer.push(entry.index);
-            }
-        }
-        Some(newer)
-    }
-
-    /// Goes on with a group that waited for the version of a key.
-    pub(super) fn on_known(&mut self, env: &mut Env, group: GroupKey, key: Bytes, head: Option<&Bytes>) {
-        if let Some(held) = self.groups.get_mut(&group) {
-            held.known.insert(key, head.map(|head| index_of(head)));
-            self.resume(env, group);
-        }
-    }
-
-    /// Counts steps in the replacement of a voter, as this store leads them.
-    fn count_replacement(&mut self, env: &mut Env, key: GroupKey, configuration: &Configuration) {
-        if !self.groups.get(&key).is_some_and(|held| held.group.leads()) {
-            return;
-        }
-        match (configuration.learners.is_empty(), configuration.outgoing.is_empty()) {
-            (false, true) => env.counters.consistent_replacements_begun += 1,
-            (true, true) => env.counters.consistent_replacements_done += 1,
-            _ => {}
-        }
-    }
-
-    /// Forgets the records of groups that take part no more.
-    pub(super) fn forget_records(&mut self) {
-        self.journal = Journal::default();
+/// Counts a step in the replacement of a voter, which this store leads.
+fn count_replacement(env: &mut Env, entry: &Entry) {
+    let Payload::Configuration(configuration) = &entry.payload else { return };
+    match (configuration.learners.is_empty(), configuration.outgoing.is_empty()) {
+        (false, true) => env.counters.consistent_replacements_begun += 1,
+        (true, true) => env.counters.consistent_replacements_done += 1,
+        _ => {}
     }
 }
 
+/// Indexes of entries whose keys have a newer version, from a catch-up; none while a lookup is under way.
+fn newer_keys(cx: &mut GroupContext<'_>, key: GroupKey, entries: &[Entry]) -> Option<Vec<u64>> {
+    let held = cx.groups.get_mut(key).expect("its outputs are carried out");
+    let mut newer = Vec::new();
+    let Some(known) = held.checkpoint.as_ref().filter(|it| it.place != Place::Begin) else {
+        return Some(newer);
+    };
+    let through = known.snapshot.0;
+    for entry in entries.iter().filter(|entry| entry.index <= through) {
+        let Some(write) = entry.payload.write() else { continue };
+        if !held.known.contains_key(&write.key) {
+            match cx.env.store.lookup_since(&write.key, Want::Head, held.dropped_at) {
+                Lookup::Done(found) => {
+                    let version = found.ok().flatten().map(|found| index_of(&found.head));
+                    held.known.insert(write.key.clone(), version);
+                }
+                Lookup::NeedsIo(id) => {
+                    let lookup = WaitingLookup::Apply { group: key, key: write.key.clone() };
+                    cx.lookups.add(id, lookup);
+                    return None;
+                }
+            }
+        }
+        if held.known[&write.key].is_some_and(|version| version > entry.index) {
+            newer.push(entry.index);
+        }
+    }
+    Some(newer)
+}
+
 /// The index of a stored version; zero for a head of another kind, which any entry replaces.
-fn index_of(head: &[u8]) -> u64 {
+pub(super) fn index_of(head: &[u8]) -> u64 {
     stored_version(head).map_or(0, Version::index)
 }
 
@@ -350,27 +338,4 @@ fn write_part(env: &mut Env, key: GroupKey, held: &mut HeldGroup) -> Result<Jsn,
         env.store.write(&writes)?;
     }
     write_state(env, key, held)
-}
-
-/// Drops all keys of a group; tells the version of the drop.
-pub(super) fn drop_keys(env: &mut Env, group: GroupKey) -> Result<Seq, engine::Error> {
-    let ranges = ranges_of(env, group);
-    let drops: Vec<engine::Write<'_>> = ranges
-        .iter()
-        .map(|range| engine::Write::DropRange { start: &range.start, end: &range.end })
-        .collect();
-    if drops.is_empty() { Ok(Seq(0)) } else { env.store.write(&drops) }
-}
-
-/// The keys of a group.
-pub(super) fn ranges_of(env: &Env, group: GroupKey) -> Vec<key::KeyRange> {
-    let types = types_of(env, group.n_val).into_iter();
-    types.map(|bucket_type| key::objects_of_type(group.prefix, &bucket_type)).collect()
-}
-
-/// The consistent bucket types with groups of so many voters.
-pub(super) fn types_of(env: &Env, n_val: u8) -> Vec<Bytes> {
-    let types = env.props.types(true).into_iter();
-    let is_of_group = |props: &kv::BucketProps| props.consistent && props.n_val == u32::from(n_val);
-    types.filter(|(_, _, props)| is_of_group(props)).map(|(name, _, _)| name).collect()
 }

@@ -1,24 +1,30 @@
 //! Consistent bucket types: the groups of this shard's store, and the requests on their keys.
 //!
-//! 1. A request on a key of a consistent type waits for a leader of its group (`dispatch.rs`). If this store leads, it
-//!    is served here; otherwise the leader's node is asked (`forward.rs`).
-//! 2. A served write is planned over the applied version of its key, and proposed; a served read is confirmed by a
-//!    majority and then looked up (`serve.rs`).
+//! [`ConsistentGroups`] is a router. Each concern is a component with a state of its own; the groups in memory, lookups
+//! and the work that is left are shared by all (`context.rs`).
+//!
+//! 1. A request on a key of a consistent type waits for a leader of its group (`requests/`). If this store leads, it is
+//!    executed here; otherwise the leader's node is asked.
+//! 2. A write is planned over the applied version of its key, and proposed; a read is confirmed by a majority and then
+//!    looked up (`requests/serve.rs`).
 //! 3. A group's outputs are carried out in order: batches go to the journal, committed entries to the ledger
 //!    (`journal.rs`), messages into envelopes (`links.rs`), answers to their requests.
-//! 4. Reachability of peers follows the liveness of nodes and the agreement (`peers.rs`): groups of a dead leader stand
+//! 4. Reachability of peers follows the liveness of nodes and the agreement (`reach.rs`). Groups of a dead leader stand
 //!    for election, those that settled without a voter are woken when it is back, and those with a lost store hear of
-//!    the new one, so that their leaders replace the voter.
-//! 5. Voters that fell far behind are caught up (`catch_up.rs`), and tombstones are reaped (`reaping.rs`).
+//!    the new one, so that their leaders replace the voter (`wakes.rs`).
+//! 5. Voters that fell far behind are caught up (`catch_up.rs`, `receive.rs`), and tombstones are reaped (`reaping.rs`).
 //! 6. Processes promise each other not to vote against their leaders (`liveness/promises.rs`), and leaders with a
-//!    majority's promises serve reads without a round (`serve.rs`).
-//! 7. At a clean stop all groups are handed over, and later those whose preferred voter is another one (`leaders.rs`).
-//! 8. Groups at rest leave memory when there are many (`dormant.rs`).
+//!    majority's promises serve reads without a round.
+//! 7. At a clean stop all groups are handed over, and later those whose preferred voter is another one
+//!    (`hand_overs.rs`).
+//! 8. Groups at rest leave memory when there are many (`open_groups.rs`, `closed_groups.rs`).
 //!
-//! * `agreement.rs`: the cluster's agreement on groups. * `birth.rs`: the birth of the store. * `group.rs`: one group
-//!   with its store's part. * `open.rs`: its opening. * `stored_state.rs`: its state in the store.
+//! * Router: this file, `inputs.rs` (inputs from outside), `open.rs` (the opening of a group).
+//! * `agreement.rs`: the cluster's agreement on groups. `voters.rs`: voters by it. `registration.rs`: this store's part.
+//! * `birth.rs`: the birth of the store. * `group.rs`: one group with its store's part. * `stored_state.rs`: its state in
+//!   the store. * `keys.rs`: its keys.
 //! * `report.rs`: reports for operators. * `recover.rs`: recovery of a stopped node's groups. * `adopt.rs`: the copies
-//!   of a restored store, and their recovery. * `slow.rs`: slow requests.
+//!   of a restored store, and their recovery.
 //!
 //! Invariants: a group takes part only while the cluster has registered this process with this store's birth. Outputs
 //! of a group take effect in their order. Each request is answered once.
@@ -30,42 +36,58 @@ pub mod adopt;
 pub mod agreement;
 pub mod birth;
 mod catch_up;
-mod dispatch;
-mod dormant;
-mod forward;
+mod closed_groups;
+mod context;
 mod group;
+mod hand_overs;
 mod incoming_part;
+mod inputs;
 mod journal;
-mod leaders;
+mod keys;
 mod links;
+mod lookups;
 mod open;
+mod open_groups;
 mod outgoing_part;
-mod peers;
+mod pending;
+mod proposed_writes;
+mod reach;
 mod reaping;
+mod receive;
 pub mod recover;
+mod registration;
 pub mod report;
-mod serve;
-mod slow;
+mod requests;
 mod stored_state;
+mod voters;
+mod wakes;
+mod work;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use base::{FastMap, Monotonic};
-use engine::{FoundGroup, GroupKeys};
-use ring::Birth;
-use strong::dormant::{DormantGroups, LiveGroups};
-use strong::envelope::Outgoing;
-use strong::forward::ForwardWindow;
-use strong::group::{Answer, Input, Output as GroupOutput, WINDOW_BYTES_MAX, Window};
-use strong::wake::{MarkedGroups, WakeQueue};
+use base::Monotonic;
+use engine::GroupKeys;
+use strong::catch_up::{CatchUpContents, ReceiverInput, ReceiverOutput};
+use strong::group::{Input, Output as GroupOutput};
+use strong::wake::Urgency;
 
-use self::dispatch::Waiting;
-use self::forward::Asked;
-use self::group::{GroupKey, HeldGroup};
-use self::journal::Journal;
-use self::peers::Reach;
-use self::serve::Served;
-use crate::frontdoor::slow::SlowLooks;
+use self::catch_up::{CatchUps, send_catch_up};
+use self::closed_groups::{ClosedGroups, is_stored_whole};
+use self::context::SharedParts;
+use self::group::GroupKey;
+use self::hand_overs::HandOvers;
+use self::journal::GroupJournal;
+use self::links::GroupLinks;
+use self::pending::Pending;
+use self::reach::{ReachChange, Reachability};
+use self::reaping::Reapings;
+use self::receive::take_part;
+use self::registration::Registration;
+use self::report::GroupsStatus;
+use self::requests::GroupRequests;
+use self::requests::route::{Route, refuse, route};
+use self::wakes::GroupWakes;
+use self::work::Todo;
 use crate::peer::NodeId;
 use crate::shard::env::Env;
 use crate::shard::output::Output;
@@ -73,106 +95,36 @@ use crate::shard::output::Output;
 /// Where stores keep the states of groups.
 pub const GROUPS: GroupKeys = GroupKeys { state_tag: object::key::TAG_GROUP };
 
-/// Groups in memory at once: some 64 MiB of them. No other one is loaded beyond it.
-const GROUPS_MAX: usize = 37_000;
-
-/// Live groups beyond which those at rest are unloaded: room is left for a second of wakes.
-const LIVE_MAX: usize = GROUPS_MAX - strong::wake::WAKES_PER_SECOND;
-
-/// Work that the step of a group has left, in the order in which it came.
-enum Todo {
-    /// A group is to take an input.
-    Step(GroupKey, Input),
-    /// A request is to find its leader.
-    Dispatch(Box<dispatch::Pending>),
-}
-
 /// All groups of a shard, and the requests on their keys.
 pub(crate) struct ConsistentGroups {
-    groups: FastMap<GroupKey, HeldGroup>,
-    /// The order in which live groups are looked at for unloading.
-    live: LiveGroups<GroupKey>,
-    /// Live groups beyond which those at rest are unloaded.
-    live_max: usize,
-    dormant: DormantGroups<GroupKey>,
-    /// Groups as the store's open found them, until they take part.
-    found: BTreeMap<GroupKey, FoundGroup>,
-    waiting: Waiting,
-    served: Served,
-    asked: Asked,
-    /// When requests are looked at, to find those that have come to be slow.
-    looks: SlowLooks,
-    journal: Journal,
-    /// Writes that other nodes have passed on.
-    window: ForwardWindow,
-    /// Log entries in memory.
-    memory: Window<GroupKey>,
-    /// Messages of this turn.
-    outgoing: Option<Outgoing>,
-    /// The reachability of other nodes.
-    reach: BTreeMap<NodeId, Reach>,
-    marked: MarkedGroups<GroupKey>,
-    leaderless: WakeQueue<GroupKey>,
-    /// Groups with another voter than they know, or with one to be replaced.
-    renewed: WakeQueue<GroupKey>,
-    /// Groups whose states are of an earlier birth of the store.
-    left: BTreeSet<GroupKey>,
-    /// The birth under which groups were left last.
-    left_birth: Option<Birth>,
-    /// Groups whose states contradict their entries: they stay closed for this birth.
-    refused: BTreeSet<GroupKey>,
-    timers: BTreeSet<(Monotonic, GroupKey)>,
-    todo: VecDeque<Todo>,
-    scans: BTreeMap<engine::fold::ScanId, catch_up::Scan>,
-    transfers: catch_up::Transfers,
-    deletions: reaping::Deletions,
-    /// The process is registered with the store's birth.
-    is_registered: bool,
-    /// The birth that `is_registered` was decided for.
-    birth: Option<Birth>,
-    hand_overs: leaders::HandOvers,
-    /// The reading of the lease clock when this turn began.
-    turn_began: Monotonic,
-    /// The oldest batch has waited too long for its sync, or the store takes no writes.
-    is_stalled: bool,
+    shared: SharedParts,
+    closed: ClosedGroups,
+    registration: Registration,
+    requests: GroupRequests,
+    journal: GroupJournal,
+    links: GroupLinks,
+    reach: Reachability,
+    wakes: GroupWakes,
+    catch_ups: CatchUps,
+    reapings: Reapings,
+    hand_overs: HandOvers,
 }
 
 impl ConsistentGroups {
     /// Those of a store that was just opened.
     pub fn of(env: &mut Env) -> ConsistentGroups {
-        let found = env.store.take_groups();
-        let found = found.into_iter().map(|group| (GroupKey::of_number(group.group), group)).collect();
         ConsistentGroups {
-            groups: FastMap::default(),
-            live: LiveGroups::default(),
-            live_max: LIVE_MAX,
-            dormant: DormantGroups::default(),
-            found,
-            waiting: Waiting::default(),
-            served: Served::default(),
-            asked: Asked::default(),
-            looks: SlowLooks::default(),
-            journal: Journal::default(),
-            window: ForwardWindow::default(),
-            memory: Window::new(WINDOW_BYTES_MAX),
-            outgoing: None,
-            reach: BTreeMap::new(),
-            marked: MarkedGroups::default(),
-            leaderless: WakeQueue::default(),
-            renewed: WakeQueue::default(),
-            left: BTreeSet::new(),
-            left_birth: None,
-            refused: BTreeSet::new(),
-            timers: BTreeSet::new(),
-            todo: VecDeque::new(),
-            scans: BTreeMap::new(),
-            transfers: catch_up::Transfers::default(),
-            deletions: reaping::Deletions::default(),
-            is_registered: false,
-            birth: None,
-            hand_overs: leaders::HandOvers::default(),
-            turn_began: Monotonic(0),
-            is_stalled: false,
+            shared: SharedParts::default(),
+            closed: ClosedGroups::of(env.store.take_groups()),
+            registration: Registration::default(),
+            requests: GroupRequests::default(),
+            journal: GroupJournal::default(),
+            links: GroupLinks::default(),
+            reach: Reachability::default(),
+            wakes: GroupWakes::default(),
+            catch_ups: CatchUps::default(),
+            reapings: Reapings::default(),
+            hand_overs: HandOvers::default(),
         }
     }
 
@@ -180,45 +132,47 @@ impl ConsistentGroups {
     #[inline]
     pub fn take_turn(&mut self, env: &mut Env, now: Monotonic) {
         // Nodes without consistent types pay nothing.
-        if !self.is_unused() || self.birth != env.birth {
+        let is_used = self.registration.is_in_force() || self.len() > 0;
+        if is_used || self.registration.birth() != env.birth {
             self.take_turn_of_groups(env, now);
         }
     }
 
-    /// Whether there is no group and no request.
-    #[inline]
-    fn is_unused(&self) -> bool {
-        !self.is_registered && self.len() == 0
-    }
-
     fn take_turn_of_groups(&mut self, env: &mut Env, now: Monotonic) {
-        if self.birth != env.birth {
+        if self.registration.birth() != env.birth {
             self.on_agreement(env);
         }
-        // Groups close promises by a reading that is at most a turn old.
-        self.turn_began = env.clock.lease();
-        env.leases.tables.advance(self.turn_began);
+        self.shared.groups.begin_turn(env);
         self.take_synced(env, now);
-        self.tick_groups(env, now);
+        while let Some(key) = self.shared.groups.take_due(now) {
+            self.step(env, key, Input::Tick);
+        }
         self.wake(env, now);
-        self.tick_catch_ups(env, now);
-        self.tick_reapings(env, now);
-        self.give_back(env, now);
-        self.retry_waiting(env, now);
+        self.catch_ups.tick(&mut self.shared.with(env), now);
+        self.reapings.tick(&mut self.shared.with(env), now);
+        let SharedParts { groups, work, .. } = &mut self.shared;
+        self.hand_overs.give_back(env, groups, &self.reach, work, now);
+        self.requests.retry_waiting(env, work, now);
         self.run(env);
-        self.look_for_slow(env, now);
-        self.send_envelopes(env, now);
+        self.requests.look_for_slow(env, &mut self.shared.lookups, now);
+        self.links.send_envelopes(env, self.registration.birth(), now);
     }
 
-    /// Takes a step of each group with work, until none is left.
+    /// Does the work that is left, until there is none.
     fn run(&mut self, env: &mut Env) {
-        while let Some(todo) = self.todo.pop_front() {
+        while let Some(todo) = self.shared.work.pop() {
             match todo {
                 Todo::Step(key, input) => self.step(env, key, input),
+                Todo::Propose { key, index, proposal } => {
+                    let token = proposal.token;
+                    self.step(env, key, Input::Propose(proposal));
+                    self.requests.note_proposed(env, &mut self.shared.groups, key, (index, token));
+                }
                 Todo::Dispatch(pending) => self.dispatch(env, *pending),
+                Todo::Wait(pending) => self.wait(env, *pending),
             }
         }
-        if self.groups.len() > self.live_max {
+        if self.shared.groups.are_too_many() {
             self.unload_excess(env);
         }
         env.gauges.consistent = self.len();
@@ -228,23 +182,28 @@ impl ConsistentGroups {
     }
 
     /// When the next turn has something to do for a timer.
-    pub fn next_timer(&self) -> Option<Monotonic> {
-        let groups = self.timers.first().map(|(at, _)| *at);
-        let notes = self.outgoing.as_ref().and_then(Outgoing::next_timer);
-        let wakes = [self.marked.next_timer(), self.leaderless.next_timer(), self.renewed.next_timer()];
-        let requests = [self.waiting.next_timer(), self.asked.next_deadline(), self.looks.next()];
-        groups
-            .into_iter()
-            .chain(notes)
-            .chain(self.catch_up_timer())
-            .chain(self.deletions.next_timer())
-            .chain(wakes.into_iter().chain(requests).flatten())
-            .min()
+    fn next_timer(&self) -> Option<Monotonic> {
+        let groups = &self.shared.groups;
+        let timers = [
+            groups.next_timer(),
+            self.links.next_timer(),
+            self.catch_ups.next_timer(groups),
+            self.reapings.next_timer(),
+            self.wakes.next_timer(),
+            self.requests.next_timer(),
+        ];
+        timers.into_iter().flatten().min()
+    }
+
+    /// When a turn has something to do for a deadline or a timer.
+    pub fn next_deadline(&self) -> Option<Monotonic> {
+        let is_used = self.registration.is_in_force() || self.len() > 0;
+        self.next_timer().filter(|_| is_used)
     }
 
     /// Gives a group an input; it waits while an output of the group waits for the store.
     fn step(&mut self, env: &mut Env, key: GroupKey, input: Input) {
-        let Some(held) = self.groups.get_mut(&key) else { return };
+        let Some(held) = self.shared.groups.get_mut(key) else { return };
         held.was_used = true;
         if held.is_held() {
             held.inputs.push_back(input);
@@ -259,7 +218,7 @@ impl ConsistentGroups {
                 true => env.counters.consistent_hand_overs += 1,
                 false => env.counters.consistent_elections += 1,
             }
-            self.plan_reaping(env, key);
+            self.reapings.plan(env, &self.shared.groups, key);
             self.hand_overs.note_change(env.now());
         }
         self.carry_out(env, key, outputs.into());
@@ -269,20 +228,32 @@ impl ConsistentGroups {
     fn carry_out(&mut self, env: &mut Env, key: GroupKey, mut outputs: VecDeque<GroupOutput>) {
         while let Some(output) = outputs.pop_front() {
             match output {
-                GroupOutput::Persist(batch) => self.persist(env, key, batch),
-                GroupOutput::Send { to, message } => self.send(env, key, to, message),
-                GroupOutput::Apply(entries) => {
-                    if !self.apply(env, key, &entries) {
-                        self.note_unapplied(env, key, entries[entries.len() - 1].index);
-                        outputs.push_front(GroupOutput::Apply(entries));
-                        let held = self.groups.get_mut(&key).expect("it is carried out");
-                        held.outputs = outputs;
-                        return;
+                GroupOutput::Persist(batch) => {
+                    self.journal.persist(env, &mut self.shared.groups, key, batch);
+                }
+                GroupOutput::Send { to, message } => {
+                    if let Some(held) = self.shared.groups.get(key) {
+                        self.links.send(env, (key, held.id), to, message);
                     }
                 }
-                GroupOutput::Answer { token, answer } => self.on_answer(env, token, answer),
-                GroupOutput::CatchUpWanted { voter } => self.begin_catch_up(env, key, voter),
-                GroupOutput::CatchUpEnded { voter } => self.end_catch_up(key, voter),
+                GroupOutput::Apply(entries) => {
+                    if !self.journal.apply(&mut self.shared.with(env), key, &entries) {
+                        let through = entries[entries.len() - 1].index;
+                        self.requests.note_unapplied(env, &self.shared.groups, key, through);
+                        outputs.push_front(GroupOutput::Apply(entries));
+                        return self.shared.groups.hold(key, outputs);
+                    }
+                    self.reapings.on_applied(&mut self.shared.with(env), key, &entries);
+                }
+                GroupOutput::Answer { token, answer } => {
+                    self.requests.end_served(&mut self.shared.with(env), token, answer);
+                }
+                GroupOutput::CatchUpWanted { voter } => {
+                    self.catch_ups.begin(&mut self.shared.with(env), key, voter);
+                }
+                GroupOutput::CatchUpEnded { voter } => {
+                    self.catch_ups.end(&mut self.shared.groups, key, voter);
+                }
                 GroupOutput::Forgot => env.out.push(Output::Forgot),
                 GroupOutput::Malformed { .. } => env.counters.consistent_malformed += 1,
             }
@@ -292,10 +263,10 @@ impl ConsistentGroups {
 
     /// Goes on with a group whose output had to wait.
     fn resume(&mut self, env: &mut Env, key: GroupKey) {
-        let Some(held) = self.groups.get_mut(&key) else { return };
+        let Some(held) = self.shared.groups.get_mut(key) else { return };
         let outputs = std::mem::take(&mut held.outputs);
         self.carry_out(env, key, outputs);
-        while let Some(held) = self.groups.get_mut(&key).filter(|held| !held.is_held())
+        while let Some(held) = self.shared.groups.get_mut(key).filter(|held| !held.is_held())
             && let Some(input) = held.inputs.pop_front()
         {
             self.step(env, key, input);
@@ -304,92 +275,220 @@ impl ConsistentGroups {
 
     /// Follows a group's state after a step: its timer, memory, marks, and the requests that wait for its leader.
     fn follow(&mut self, env: &mut Env, key: GroupKey) {
-        let Some(held) = self.groups.get_mut(&key) else { return };
-        let timer = held.group.next_timer();
-        if timer != held.timer {
-            held.timer.take().map(|at| self.timers.remove(&(at, key)));
-            timer.map(|at| self.timers.insert((at, key)));
-            held.timer = timer;
+        self.shared.groups.follow(key);
+        // The receiving end hears how far entries are applied.
+        let receives = self.shared.groups.get(key).filter(|held| held.checkpoint.is_some());
+        if let Some(index) = receives.map(|held| held.group.applied()) {
+            self.receive(env, key, ReceiverInput::Applied { index });
         }
 
-        let bytes = held.group.log_bytes();
-        if bytes != std::mem::replace(&mut held.log_bytes, bytes) {
-            self.memory.note(key, bytes);
-            for (other, keeps) in self.memory.over() {
-                if let Some(other) = self.groups.get_mut(&other) {
-                    other.group.trim(keeps);
-                    other.log_bytes = other.group.log_bytes();
+        let Some(held) = self.shared.groups.get(key) else { return };
+        self.wakes.mark_if_settled(key, held);
+        let is_waited_for = self.requests.wait_for(key) || self.wakes.is_leaderless(key);
+        if is_waited_for && self.reach.reaches_leader(env, key, held) {
+            self.wakes.on_leader(key);
+            self.requests.look_for_leader(key, &mut self.shared.work);
+        }
+    }
+
+    /// Gives the receiving end of a group an input.
+    fn receive(&mut self, env: &mut Env, key: GroupKey, input: ReceiverInput) {
+        let Some(held) = self.shared.groups.get_mut(key) else { return };
+        let mut outputs = Vec::new();
+        held.receiver.step(input, &mut outputs);
+        self.carry_out_received(env, key, outputs);
+    }
+
+    /// Carries the outputs of a receiving end out.
+    fn carry_out_received(&mut self, env: &mut Env, key: GroupKey, outputs: Vec<ReceiverOutput>) {
+        for output in outputs {
+            match output {
+                ReceiverOutput::Receiving { is_incomplete } => {
+                    self.step(env, key, Input::Receiving { is_incomplete });
+                }
+                ReceiverOutput::Write { drops, items, checkpoint } => {
+                    let cx = &mut self.shared.with(env);
+                    self.reapings.note_part(cx, key, &items);
+                    if take_part(cx, key, (drops, items), checkpoint) {
+                        self.journal.write_part(env, &mut self.shared.groups, key);
+                    }
+                }
+                ReceiverOutput::Received { index, term } => {
+                    self.shared.work.step(key, Input::Received { index, term });
+                }
+                ReceiverOutput::Send(message) => {
+                    let held = self.shared.groups.get(key);
+                    if let Some((held, sender)) = held.and_then(|held| Some((held, held.sender?))) {
+                        send_catch_up(env, (key, held), sender, CatchUpContents::ToSender(message));
+                    }
+                }
+                ReceiverOutput::Forget => {
+                    if let Some(held) = self.shared.groups.get_mut(key) {
+                        held.checkpoint = None;
+                    }
+                    self.journal.write_state(env, &mut self.shared.groups, key);
                 }
             }
         }
+    }
 
-        self.follow_receiver(env, key);
-        self.mark_if_settled(key);
-        let is_waited_for = self.waiting.has(key) || self.leaderless.has(key);
-        if is_waited_for && self.has_reached_leader(env, key) {
-            self.leaderless.remove(key);
-            self.todo.extend(self.waiting.take(key).into_iter().map(|it| Todo::Dispatch(Box::new(it))));
+    /// Tells groups of records that are synced, and writes those that the store has refused before.
+    fn take_synced(&mut self, env: &mut Env, now: Monotonic) {
+        self.journal.write_refused(env, &mut self.shared.groups, now);
+        let synced = env.store.synced_jsn();
+        while let Some(done) = self.journal.take_synced(synced) {
+            let Some((number, through)) = done.batch else {
+                self.receive(env, done.key, ReceiverInput::Synced);
+                continue;
+            };
+            self.requests.note_synced(env, &mut self.shared.groups, done.key, through);
+            self.shared.work.step(done.key, Input::Persisted { number });
+        }
+        for key in self.journal.take_unapplied() {
+            self.resume(env, key);
+        }
+        if self.reach.set_stalled(self.journal.is_stalled(env, &self.shared.groups, now)) {
+            self.follow_peers(env, &env.peers.all().collect::<Vec<_>>());
         }
     }
 
-    /// Whether requests of a group have somewhere to go. A group that waits to be told of its leader's loss still takes
-    /// it for reached.
-    fn has_reached_leader(&self, env: &Env, key: GroupKey) -> bool {
-        let Some(held) = self.groups.get(&key) else { return false };
-        held.has_leader() && held.group.leader().is_some_and(|leader| self.reaches(env, key, leader))
+    /// Serves a request, asks its leader, or has it wait.
+    fn dispatch(&mut self, env: &mut Env, mut pending: Pending) {
+        let key = pending.group;
+        let was_open = self.shared.groups.has(key);
+        let is_open = self.open_in(env, key, None);
+        let SharedParts { groups, work, .. } = &mut self.shared;
+        let held = groups.get(key).filter(|_| is_open).map(|held| (held, !was_open));
+        match route(env, &self.reach, work, held, &mut pending) {
+            Route::Serve => self.requests.serve(&mut self.shared.with(env), pending),
+            Route::ServeAsFollower => {
+                pending.asked += 1;
+                self.requests.serve(&mut self.shared.with(env), pending);
+            }
+            Route::Ask(node) => {
+                if let Err(pending) = self.requests.ask(env, node, pending) {
+                    self.wait(env, *pending);
+                }
+            }
+            Route::Refuse(leader) => refuse(env, &pending, leader),
+            Route::Wait => self.wait(env, pending),
+        }
     }
 
-    /// Lets the groups take their time.
-    fn tick_groups(&mut self, env: &mut Env, now: Monotonic) {
-        while let Some(&(at, key)) = self.timers.first()
-            && at <= now
+    /// Has a request wait for a leader. Its election comes before those that nobody waits for.
+    fn wait(&mut self, env: &mut Env, pending: Pending) {
+        let key = pending.group;
+        let leader = self.shared.groups.get(key).and_then(|held| held.group.leader());
+        if self.requests.wait(env, pending)
+            && leader.is_some_and(|leader| !self.reach.reaches(env, key, leader))
         {
-            self.timers.remove(&(at, key));
-            if let Some(held) = self.groups.get_mut(&key) {
-                held.timer = None;
-                if held.is_held() {
-                    continue;
+            self.wakes.push_leaderless(key, Urgency::Waiting);
+        }
+    }
+
+    /// Compares the reachability of nodes with that which groups know.
+    fn follow_peers(&mut self, env: &mut Env, nodes: &[NodeId]) {
+        for &node in nodes {
+            let Some(change) = self.reach.follow(env, node) else { continue };
+            self.hand_overs.note_change(env.now());
+            let SharedParts { groups, work, .. } = &mut self.shared;
+            match change {
+                ReachChange::Back { is_another } => {
+                    self.wakes.on_back(env, (groups, &self.closed), work, node, is_another);
+                }
+                ReachChange::Away => {
+                    self.requests.ask_others(env, work, node);
+                    self.wakes.on_away(env, (groups, &self.closed, &self.requests), work, node);
+                    let closed = self.registration.is_in_force().then_some(&self.closed);
+                    self.wakes.queue_renewed(env, groups, closed, &self.reach, &self.requests);
                 }
             }
-            self.step(env, key, Input::Tick);
         }
+    }
+
+    /// Wakes groups at their pace.
+    fn wake(&mut self, env: &mut Env, now: Monotonic) {
+        for key in self.wakes.take_leaderless(now) {
+            if !self.open_to_wake(env, key) {
+                continue;
+            }
+            let SharedParts { groups, work, .. } = &mut self.shared;
+            let Some(held) = groups.get(key) else { continue };
+            for &voter in held.voters.iter().filter(|voter| **voter != held.voter) {
+                work.step(key, Input::Reachable { voter, is_up: self.reach.reaches(env, key, voter) });
+            }
+        }
+        for key in self.wakes.take_renewed(now) {
+            if self.open_to_wake(env, key) {
+                let SharedParts { groups, work, .. } = &mut self.shared;
+                self.hand_overs.note_change(now);
+                wakes::renew(env, groups, &self.reach, work, key);
+            }
+        }
+        for (key, voter) in self.wakes.take_marked(now) {
+            if self.open_to_wake(env, key) {
+                let is_up = self.reach.reaches(env, key, voter);
+                self.shared.work.step(key, Input::Restarted { voter });
+                self.shared.work.step(key, Input::Reachable { voter, is_up });
+            }
+        }
+    }
+
+    /// Opens a group that is woken. A dormant one that has no room now is queued again.
+    fn open_to_wake(&mut self, env: &mut Env, key: GroupKey) -> bool {
+        let is_open = self.open_in(env, key, None);
+        if !is_open && self.closed.record(key).is_some() {
+            self.wakes.push_leaderless(key, Urgency::Other);
+        }
+        is_open
+    }
+
+    /// Unloads groups at rest of which the store has all, as long as there are more open ones than the bound. No work is
+    /// queued.
+    fn unload_excess(&mut self, env: &mut Env) {
+        let ConsistentGroups { shared, closed, requests, journal, wakes, reapings, .. } = self;
+        let unloaded = shared.groups.unload_excess(|key, held| {
+            // A leader whose voters have not settled has work to do. A follower reaps nothing by itself.
+            let has_duty =
+                held.group.leads() && (!wakes.are_settled(key, held) || reapings.has_deletion(key));
+            let has_work = !held.is_idle() || requests.wait_for(key) || journal.has_record_of(key);
+            let record = held.group.dormant().filter(|_| !has_duty && !has_work);
+            let record = record.filter(|_| is_stored_whole(env, key, held));
+            record.map(|record| closed.add_record(key, record)).is_some()
+        });
+        env.counters.consistent_unloads += unloaded as u64;
+    }
+
+    /// Bounds the open groups beyond which those at rest are unloaded.
+    pub fn bound_open_groups(&mut self, most: usize) {
+        self.shared.groups.bound(most);
     }
 
     /// Requests under way.
     pub fn len(&self) -> usize {
-        self.waiting.len() + self.served.len() + self.asked.len()
+        self.requests.len() + self.shared.lookups.requests()
+    }
+
+    /// The state of the groups, for operators and for a stop.
+    pub fn status<'a>(&'a self, env: &'a Env) -> GroupsStatus<'a> {
+        GroupsStatus {
+            env,
+            groups: &self.shared.groups,
+            closed: &self.closed,
+            reach: &self.reach,
+            wakes: &self.wakes,
+            hand_overs: &self.hand_overs,
+        }
     }
 
     /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
-        assert!(self.todo.is_empty(), "work is done before the next input");
+        assert!(self.shared.work.is_empty(), "work is done before the next input");
         assert_eq!(env.gauges.consistent, self.len(), "all requests are counted");
-        assert!(self.groups.len() <= GROUPS_MAX, "groups are bounded");
-        let has_groups = !self.groups.is_empty() || !self.dormant.is_empty();
-        assert!(!has_groups || self.is_registered, "groups are of a registered store");
-        self.deletions.invariants();
-    }
-
-    /// Gives an answer of a group to its request.
-    fn on_answer(&mut self, env: &mut Env, token: u64, answer: Answer) {
-        if let Some(request) = self.served.take(token) {
-            self.end_served(env, request, answer);
-        }
-    }
-
-    /// Handles an answer of the store to a lookup, if a request or a group of a consistent type waits for it.
-    pub fn on_lookup(
-        &mut self,
-        env: &mut Env,
-        id: engine::store::LookupId,
-        answer: Result<Option<engine::Found>, engine::Error>,
-    ) -> Option<Result<Option<engine::Found>, engine::Error>> {
-        if self.served.has_no_lookups() {
-            return Some(answer);
-        }
-        let Some(lookup) = self.served.take_lookup(id) else { return Some(answer) };
-        self.on_found(env, lookup, answer);
-        self.run(env);
-        None
+        let has_groups = !self.shared.groups.is_empty() || self.closed.has_dormant();
+        assert!(!has_groups || self.registration.is_in_force(), "groups are of a registered store");
+        self.shared.groups.invariants();
+        self.shared.lookups.invariants();
+        self.reapings.invariants();
     }
 }

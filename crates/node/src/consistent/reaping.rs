@@ -18,17 +18,18 @@ use std::time::Duration;
 
 use base::Monotonic;
 use bytes::Bytes;
-use engine::fold::{ScanPage, Visit};
+use engine::fold::{ScanId, ScanPage, Visit};
 use engine::{Lookup, Want, Write};
 use kv::consistent::{stored_version, version_of};
 use object::key;
-use strong::group::{Input, REAP_SILENCE};
+use strong::catch_up::Item;
+use strong::group::{Entry, Input, Payload, REAP_SILENCE};
 
-use super::catch_up::{Scan, is_of};
+use super::context::GroupContext;
 use super::group::GroupKey;
-use super::journal::types_of;
-use super::serve::WaitingLookup;
-use super::{ConsistentGroups, Todo};
+use super::keys::{is_of, types_of};
+use super::lookups::WaitingLookup;
+use super::open_groups::OpenGroups;
 use crate::shard::env::Env;
 
 /// Tombstones looked for at once.
@@ -39,7 +40,7 @@ const REAP_EVERY: Duration = Duration::from_mins(5);
 
 /// Deletions of a shard's groups that no applied reaping has passed, and the timers of their leaders.
 #[derive(Default)]
-pub(super) struct Deletions {
+struct Deletions {
     /// The index of the last deletion of each group. A group keeps it while it is dormant.
     last: BTreeMap<GroupKey, u64>,
     /// When the leaders here reap next.
@@ -50,22 +51,17 @@ pub(super) struct Deletions {
 
 impl Deletions {
     /// When a leader reaps next.
-    pub fn next_timer(&self) -> Option<Monotonic> {
+    fn next_timer(&self) -> Option<Monotonic> {
         self.timers.first().map(|(at, _)| *at)
     }
 
     /// Whether a group has a deletion that no applied reaping has passed.
-    pub fn has(&self, key: GroupKey) -> bool {
+    fn has(&self, key: GroupKey) -> bool {
         self.last.contains_key(&key)
     }
 
-    /// Forgets all: the store leaves its groups.
-    pub fn clear(&mut self) {
-        *self = Deletions::default();
-    }
-
     /// Forgets a group that the store leaves.
-    pub fn forget(&mut self, key: GroupKey) {
+    fn forget(&mut self, key: GroupKey) {
         self.last.remove(&key);
         if let Some(at) = self.due.remove(&key) {
             self.timers.remove(&(at, key));
@@ -101,7 +97,7 @@ impl Deletions {
         Some(key)
     }
 
-    pub fn invariants(&self) {
+    fn invariants(&self) {
         debug_assert_eq!(self.due.len(), self.timers.len(), "each timer is kept twice");
         debug_assert!(self.due.keys().all(|key| self.last.contains_key(key)), "timers are of deletions");
     }
@@ -115,77 +111,128 @@ pub(super) struct TombstoneSearch {
     types: Arc<BTreeSet<Bytes>>,
 }
 
-impl ConsistentGroups {
+/// The reapings of a shard.
+#[derive(Default)]
+pub(super) struct Reapings {
+    deletions: Deletions,
+    searches: BTreeMap<ScanId, TombstoneSearch>,
+}
+
+impl Reapings {
+    /// When a leader reaps next.
+    pub fn next_timer(&self) -> Option<Monotonic> {
+        self.deletions.next_timer()
+    }
+
     /// Lets leaders reap whose time has come.
-    pub(super) fn tick_reapings(&mut self, env: &mut Env, now: Monotonic) {
+    pub fn tick(&mut self, cx: &mut GroupContext<'_>, now: Monotonic) {
         while let Some(key) = self.deletions.take_due(now) {
-            if self.groups.get(&key).is_some_and(|held| held.group.leads()) {
-                self.todo.push_back(Todo::Step(key, Input::Reap { silence: REAP_SILENCE }));
-                self.plan_reaping(env, key);
+            if cx.groups.leads(key) {
+                cx.work.step(key, Input::Reap { silence: REAP_SILENCE });
+                self.plan(cx.env, cx.groups, key);
+            }
+        }
+    }
+
+    /// Sets the timer of a group that is led here and has a deletion.
+    pub fn plan(&mut self, env: &Env, groups: &OpenGroups, key: GroupKey) {
+        if groups.leads(key) {
+            self.deletions.set_timer(key, env.now() + REAP_EVERY);
+        }
+    }
+
+    /// Follows applied entries.
+    pub fn on_applied(&mut self, cx: &mut GroupContext<'_>, key: GroupKey, entries: &[Entry]) {
+        for entry in entries {
+            match &entry.payload {
+                Payload::Write(write) if write.object.is_none() => self.note_deletion(cx, key, entry.index),
+                Payload::Reap { through } => self.begin(cx, key, *through),
+                _ => {}
             }
         }
     }
 
     /// Notes that a key was deleted by an entry.
-    pub(super) fn note_deletion(&mut self, env: &Env, key: GroupKey, index: u64) {
+    fn note_deletion(&mut self, cx: &GroupContext<'_>, key: GroupKey, index: u64) {
         self.deletions.note(key, index);
-        self.plan_reaping(env, key);
+        self.plan(cx.env, cx.groups, key);
     }
 
-    /// Sets the timer of a group that is led here and has a deletion.
-    pub(super) fn plan_reaping(&mut self, env: &Env, key: GroupKey) {
-        if self.groups.get(&key).is_some_and(|held| held.group.leads()) {
-            self.deletions.set_timer(key, env.now() + REAP_EVERY);
+    /// Notes the deletions of a part of a catch-up.
+    pub fn note_part(&mut self, cx: &GroupContext<'_>, key: GroupKey, items: &[Item]) {
+        let deletions = items.iter().filter(|item| item.object.is_none());
+        if let Some(last) = deletions.map(|item| item.version.index()).max() {
+            self.note_deletion(cx, key, last);
         }
     }
 
+    /// Whether a group has a deletion that no applied reaping has passed.
+    pub fn has_deletion(&self, key: GroupKey) -> bool {
+        self.deletions.has(key)
+    }
+
     /// Whether a search for tombstones of a group is under way.
-    pub(super) fn is_scanned(&self, key: GroupKey) -> bool {
-        self.scans.values().any(|scan| matches!(scan, Scan::Tombstones(search) if search.key == key))
+    pub fn is_searching(&self, key: GroupKey) -> bool {
+        self.searches.values().any(|search| search.key == key)
+    }
+
+    /// Forgets a group that the store leaves.
+    pub fn forget(&mut self, key: GroupKey) {
+        self.deletions.forget(key);
+    }
+
+    /// Forgets the deletions of all: the store leaves its groups.
+    pub fn forget_all(&mut self) {
+        self.deletions = Deletions::default();
     }
 
     /// Takes an applied entry that lets tombstones go, and looks for them.
-    pub(super) fn begin_reap(&mut self, env: &mut Env, key: GroupKey, through: u64) {
+    fn begin(&mut self, cx: &mut GroupContext<'_>, key: GroupKey, through: u64) {
         self.deletions.on_reaped(key, through);
-        let types = Arc::new(types_of(env, key.n_val).into_iter().collect());
+        let types = Arc::new(types_of(cx.env, key.n_val));
         let range = key::objects_at(key.prefix);
         let search = TombstoneSearch { key, through, end: range.end.into(), types };
-        self.look_for_tombstones(env, range.start.into(), search);
+        self.search(cx, range.start.into(), search);
     }
 
-    fn look_for_tombstones(&mut self, env: &mut Env, start: Bytes, search: TombstoneSearch) {
+    fn search(&mut self, cx: &mut GroupContext<'_>, start: Bytes, search: TombstoneSearch) {
         let (wanted, through) = (Arc::clone(&search.types), search.through);
         let visitor = move |key: &[u8], head: &[u8]| {
             if is_of(&wanted, key) && is_reaped(head, through) { Visit::Take } else { Visit::Skip }
         };
-        if let Some(id) = self.scan(env, search.key, start..search.end.clone(), REAPED_AT_ONCE, visitor) {
-            self.scans.insert(id, Scan::Tombstones(search));
+        if let Some(id) = cx.scan(search.key, start..search.end.clone(), REAPED_AT_ONCE, visitor) {
+            self.searches.insert(id, search);
         }
     }
 
-    /// Removes the tombstones of a page, and looks for more.
-    pub(super) fn reap_page(&mut self, env: &mut Env, search: TombstoneSearch, page: ScanPage) {
+    /// Removes the tombstones that a scan has found, and looks for more. After an error the next reaping removes the
+    /// rest.
+    pub fn on_page(&mut self, cx: &mut GroupContext<'_>, id: ScanId, page: Result<ScanPage, engine::Error>) {
+        let Some((search, page)) = self.searches.remove(&id).zip(page.ok()) else { return };
         for (key, _) in page.items.iter() {
-            self.reap_key(env, Bytes::copy_from_slice(key), search.through, false);
+            reap_key(cx, Bytes::copy_from_slice(key), search.through, false);
         }
         if let Some(next) = page.next {
-            self.look_for_tombstones(env, next, search);
+            self.search(cx, next, search);
         }
     }
 
-    /// Removes a key if it still is a tombstone. A lookup that waits for the disk is made twice at most.
-    pub(super) fn reap_key(&mut self, env: &mut Env, key: Bytes, through: u64, is_second: bool) {
-        match env.store.lookup(&key, Want::Head) {
-            Lookup::Done(Ok(Some(found))) if is_reaped(&found.head, through) => {
-                // A store that refuses it keeps the tombstone until the next reaping.
-                drop(env.store.write(&[Write::Delete { key: &key }]));
-            }
-            Lookup::Done(_) => {}
-            Lookup::NeedsIo(id) if !is_second => {
-                self.served.wait_for(id, WaitingLookup::Reap { key, through });
-            }
-            Lookup::NeedsIo(id) => self.served.ignore(id),
+    /// Checks relations that hold after each input.
+    pub fn invariants(&self) {
+        self.deletions.invariants();
+    }
+}
+
+/// Removes a key if it still is a tombstone. A lookup that waits for the disk is made twice at most.
+pub(super) fn reap_key(cx: &mut GroupContext<'_>, key: Bytes, through: u64, is_second: bool) {
+    match cx.env.store.lookup(&key, Want::Head) {
+        Lookup::Done(Ok(Some(found))) if is_reaped(&found.head, through) => {
+            // A store that refuses it keeps the tombstone until the next reaping.
+            drop(cx.env.store.write(&[Write::Delete { key: &key }]));
         }
+        Lookup::Done(_) => {}
+        Lookup::NeedsIo(id) if !is_second => cx.lookups.add(id, WaitingLookup::Reap { key, through }),
+        Lookup::NeedsIo(id) => cx.lookups.add(id, WaitingLookup::Nobody),
     }
 }
 

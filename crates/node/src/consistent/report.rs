@@ -5,8 +5,16 @@
 //!
 //! Left out: which member has which store, which the agreement tells.
 
-use super::ConsistentGroups;
+use strong::dormant::DormantGroup;
+
+use super::adopt::{CopyReport, copies};
+use super::closed_groups::ClosedGroups;
 use super::group::{GroupKey, HeldGroup};
+use super::hand_overs::HandOvers;
+use super::open_groups::OpenGroups;
+use super::reach::Reachability;
+use super::voters::voter_of_process;
+use super::wakes::GroupWakes;
 use crate::peer::NodeId;
 use crate::shard::env::Env;
 
@@ -114,30 +122,65 @@ impl GroupCounts {
     }
 }
 
-impl ConsistentGroups {
+/// The state of a shard's groups.
+pub(crate) struct GroupsStatus<'a> {
+    pub(super) env: &'a Env,
+    pub(super) groups: &'a OpenGroups,
+    pub(super) closed: &'a ClosedGroups,
+    pub(super) reach: &'a Reachability,
+    pub(super) wakes: &'a GroupWakes,
+    pub(super) hand_overs: &'a HandOvers,
+}
+
+impl<'a> GroupsStatus<'a> {
     /// Reports of all groups, in order.
-    pub fn reports(&self, env: &Env) -> Vec<GroupReport> {
-        let mut reports: Vec<GroupReport> = self.each_report(env).collect();
+    pub fn reports(&self) -> Vec<GroupReport> {
+        let mut reports: Vec<GroupReport> = self.each_report().collect();
         reports.sort_unstable_by_key(|report| (report.n_val, report.prefix));
         reports
     }
 
     /// How many groups are in each state.
-    pub fn counts(&self, env: &Env) -> GroupCounts {
+    pub fn counts(&self) -> GroupCounts {
         let mut counts = GroupCounts::default();
-        self.each_report(env).for_each(|report| counts.add(&report));
+        self.each_report().for_each(|report| counts.add(&report));
         counts
     }
 
     /// Reports of all groups: of those in memory, and of the dormant ones.
-    fn each_report(&self, env: &Env) -> impl Iterator<Item = GroupReport> {
-        let live = self.groups.iter().map(|(&key, held)| live_report(key, held));
-        live.chain(self.dormant_reports(env))
+    fn each_report(&self) -> impl Iterator<Item = GroupReport> {
+        let live = self.groups.iter().map(|(key, held)| live_report(key, held));
+        live.chain(self.closed.records().map(|(key, record)| self.dormant_report(key, record)))
+    }
+
+    fn dormant_report(&self, key: GroupKey, record: &DormantGroup) -> GroupReport {
+        let env = self.env;
+        let (leader, last) = (record.leader(), record.last());
+        let leads = leader == env.leases.tables.here();
+        let voter = voter_of_process(env, leader, key);
+        GroupReport {
+            n_val: key.n_val,
+            prefix: key.prefix,
+            role: if leads { GroupRole::Leader } else { GroupRole::Follower },
+            term: record.term(),
+            leader: Some(leader.node),
+            has_leader: voter.is_some_and(|voter| self.reach.reaches(env, key, voter)),
+            applied: last,
+            commit: last,
+            last,
+            is_settled: true,
+            is_suspect: false,
+            has_forgotten: false,
+            is_incomplete: false,
+            is_unreadable: false,
+            is_leased: false,
+            is_dormant: true,
+        }
     }
 
     /// Groups that have a leader, and of which this store lacks entries or keys; and those that are yet to be opened
     /// since the start. Without a leader a group may have lost its majority for good, so nobody is to wait for it.
-    pub fn behind(&self, env: &Env) -> usize {
+    pub fn behind(&self) -> usize {
         let lacks = |held: &HeldGroup| {
             let group = &held.group;
             let is_whole = group.members().has_voter(held.voter)
@@ -145,9 +188,21 @@ impl ConsistentGroups {
                 && !(group.is_incomplete() || group.is_suspect() || group.has_forgotten());
             !is_whole || group.applied() + BEHIND_MAX < group.commit()
         };
-        let behind =
-            self.groups.iter().filter(|(key, held)| lacks(held) && self.has_reached_leader(env, **key));
-        behind.count() + usize::from(self.leaderless.next_timer().is_some())
+        let behind = self
+            .groups
+            .iter()
+            .filter(|(key, held)| lacks(held) && self.reach.reaches_leader(self.env, *key, held));
+        behind.count() + usize::from(self.wakes.have_leaderless())
+    }
+
+    /// The copy of each group that this store has, or should have by its founding.
+    pub fn copies(&self) -> Vec<CopyReport> {
+        copies(self.env, self.groups, self.closed)
+    }
+
+    /// Whether a stop is to wait for the hand-over of a group.
+    pub fn has_to_hand_over(&self) -> bool {
+        self.hand_overs.has_to_wait(self.groups, self.env.now())
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! 1. A block is made when its frame leaves (`block_to`), by a reading of the lease clock from before that.
 //! 2. A block that comes is taken before the groups take the messages of its envelope (`hear`).
-//! 3. A read that came to a leader with a lease is looked up at once (`consistent/serve.rs`). Its voters' nodes count
+//! 3. A read that came to a leader with a lease is looked up at once (`consistent/requests/`). Its voters' nodes count
 //!    as in use then, so pings go on and renew their promises. A node that serves nothing lets its leases lapse.
 //! 4. Each turn of a shard brings a reading of the clock, by which its groups close promises.
 //! 5. With each tick a shard says until when it ticks again: a process with a shard that hangs asks for no promises.

@@ -217,7 +217,7 @@ impl Shard {
     pub fn is_drained(&self) -> bool {
         let has_clients = self.requests.tasks().have_clients()
             || self.consistent.len() > 0
-            || self.consistent.has_to_hand_over(self.env.now());
+            || self.consistent.status(&self.env).has_to_hand_over();
         self.frontdoor.stop.is_drained(&self.env, has_clients)
     }
 
@@ -304,7 +304,7 @@ impl Shard {
             }
             PeerMessage::CatchUp { message, .. } => self.consistent.on_catch_up(&mut self.env, from, message),
             PeerMessage::AskLeader { id, ttl_ms, life, number, request } => {
-                self.consistent.on_ask_leader(&mut self.env, (from, id), ttl_ms, life, number, *request);
+                self.consistent.on_ask_leader(&mut self.env, (from, id), (ttl_ms, life), number, *request);
             }
             PeerMessage::LeaderAnswer { id, answer } => {
                 self.consistent.on_leader_answer(&mut self.env, from, id.number(), answer);
@@ -628,7 +628,7 @@ impl Shard {
 
     /// Bounds the live consistent groups beyond which those at rest are unloaded, in place of the usual bound.
     pub fn bound_live_groups(&mut self, most: usize) {
-        self.consistent.bound_live_groups(most);
+        self.consistent.bound_open_groups(most);
     }
 
     /// Has the store keep this birth from now on; [`Output::BirthKept`] tells when no crash can take it. A store of

@@ -86,7 +86,7 @@ impl<'a> ShardStatus<'a> {
             tree_bytes,
             tree_keys,
             resets: self.shard.env.props.resets(),
-            groups: self.shard.consistent.counts(&self.shard.env),
+            groups: self.shard.consistent.status(&self.shard.env).counts(),
             refuses_writes: self.refuses_writes().is_some(),
         }
     }
@@ -160,17 +160,17 @@ impl<'a> ShardStatus<'a> {
 
     /// The state of each group at this shard's store; none before its node has a consistent bucket type.
     pub fn groups(&self) -> Vec<GroupReport> {
-        self.shard.consistent.reports(&self.shard.env)
+        self.shard.consistent.status(&self.shard.env).reports()
     }
 
     /// Groups that have a leader, and of which this shard's store lacks entries or keys.
     pub fn groups_behind(&self) -> usize {
-        self.shard.consistent.behind(&self.shard.env)
+        self.shard.consistent.status(&self.shard.env).behind()
     }
 
     /// The copy of each group that this shard's store has, or should have.
     pub fn copies(&self) -> Vec<CopyReport> {
-        self.shard.consistent.copies(&self.shard.env)
+        self.shard.consistent.status(&self.shard.env).copies()
     }
 
     /// How far inbound transfers are.

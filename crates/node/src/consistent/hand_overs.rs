@@ -18,7 +18,9 @@ use base::Monotonic;
 use strong::group::{Input, LEAVE_PAUSE, VoterId};
 
 use super::group::{GroupKey, HeldGroup};
-use super::{ConsistentGroups, Todo};
+use super::open_groups::OpenGroups;
+use super::reach::Reachability;
+use super::work::GroupWork;
 use crate::shard::env::Env;
 
 /// Time for which a node must have been reached before it gets its groups back: a node that starts has other work.
@@ -45,6 +47,54 @@ impl HandOvers {
     pub fn note_change(&mut self, now: Monotonic) {
         self.look_at.get_or_insert(now + LOOK_EVERY);
     }
+
+    /// The process stops: all groups are to be led by others.
+    pub fn begin_leave(&mut self, groups: &OpenGroups, work: &mut GroupWork, now: Monotonic) {
+        self.leaves_until = Some(now + LEAVE_PAUSE);
+        groups.keys().into_iter().for_each(|key| work.step(key, Input::Leave));
+    }
+
+    /// Whether a stop is to wait for the hand-over of a group.
+    pub fn has_to_wait(&self, groups: &OpenGroups, now: Monotonic) -> bool {
+        self.leaves_until.is_some_and(|until| now < until)
+            && groups.iter().any(|(_, held)| held.group.has_to_hand_over())
+    }
+
+    /// Gives some groups to the voters that are preferred.
+    pub fn give_back(
+        &mut self,
+        env: &Env,
+        groups: &mut OpenGroups,
+        reach: &Reachability,
+        work: &mut GroupWork,
+        now: Monotonic,
+    ) {
+        let is_due = self.look_at.is_some_and(|at| at <= now);
+        if !is_due || env.gauges.is_stopping || env.gauges.queued() > 0 {
+            return;
+        }
+
+        let (mut given, mut is_at_rest) = (Vec::new(), true);
+        for (key, held) in groups.iter().filter(|(_, held)| held.group.leads()) {
+            match preferred_of(env, reach, (key, held), now) {
+                Preferred::Here => {}
+                Preferred::Later => is_at_rest = false,
+                Preferred::Now(voter) => given.push((key, voter)),
+            }
+        }
+        // One that is given back may stay, so it is looked at again.
+        self.look_at = (!is_at_rest || !given.is_empty()).then_some(now + LOOK_EVERY);
+
+        let most = usize::from((PREFERRED_MAX / env.knobs.layout.shards).max(1));
+        given.sort_unstable();
+        given.truncate(most);
+        for (key, voter) in given {
+            if let Some(held) = groups.get_mut(key) {
+                held.given_back = Some(now);
+            }
+            work.step(key, Input::HandOver { voter });
+        }
+    }
 }
 
 /// The voter that is preferred to this store as the leader of a group.
@@ -57,64 +107,17 @@ enum Preferred {
     Now(VoterId),
 }
 
-impl ConsistentGroups {
-    /// The process stops: all groups are to be led by others.
-    pub fn begin_leave(&mut self, env: &mut Env) {
-        let now = env.now();
-        self.hand_overs.leaves_until = Some(now + LEAVE_PAUSE);
-        let mut keys: Vec<GroupKey> = self.groups.keys().copied().collect();
-        keys.sort_unstable();
-        self.todo.extend(keys.into_iter().map(|key| Todo::Step(key, Input::Leave)));
-        self.run(env);
-        if self.groups.values().all(|held| !held.is_held()) {
-            // All have given their leases up. A group that is opened from now on does so before it leads.
-            env.leases.tables.release(env.knobs.id.0);
-        }
-        self.send_envelopes(env, now);
-    }
-
-    /// Whether a stop is to wait for the hand-over of a group.
-    pub fn has_to_hand_over(&self, now: Monotonic) -> bool {
-        self.hand_overs.leaves_until.is_some_and(|until| now < until)
-            && self.groups.values().any(|held| held.group.has_to_hand_over())
-    }
-
-    /// Gives some groups to the voters that are preferred.
-    pub(super) fn give_back(&mut self, env: &Env, now: Monotonic) {
-        let is_due = self.hand_overs.look_at.is_some_and(|at| at <= now);
-        if !is_due || env.gauges.is_stopping || env.gauges.queued() > 0 {
-            return;
-        }
-
-        let (mut given, mut is_at_rest) = (Vec::new(), true);
-        for (&key, held) in self.groups.iter().filter(|(_, held)| held.group.leads()) {
-            match self.preferred_of(env, key, held, now) {
-                Preferred::Here => {}
-                Preferred::Later => is_at_rest = false,
-                Preferred::Now(voter) => given.push((key, voter)),
-            }
-        }
-        // One that is given back may stay, so it is looked at again.
-        self.hand_overs.look_at = (!is_at_rest || !given.is_empty()).then_some(now + LOOK_EVERY);
-
-        let most = usize::from((PREFERRED_MAX / env.knobs.layout.shards).max(1));
-        given.sort_unstable();
-        given.truncate(most);
-        for (key, voter) in given {
-            if let Some(held) = self.groups.get_mut(&key) {
-                held.given_back = Some(now);
-            }
-            self.todo.push_back(Todo::Step(key, Input::HandOver { voter }));
-        }
-    }
-
-    /// The voter that is to lead a group in place of this store, unless it was away a moment ago.
-    fn preferred_of(&self, env: &Env, key: GroupKey, held: &HeldGroup, now: Monotonic) -> Preferred {
-        let mut before = held.voters.iter().copied().take_while(|voter| *voter != held.voter);
-        let Some(first) = before.find(|voter| self.reaches(env, key, *voter)) else { return Preferred::Here };
-        let is_back = self.reach.get(&first.node).is_some_and(|it| now.since(it.since) >= PREFERRED_AFTER);
-        let was_asked = held.given_back.is_some_and(|at| now.since(at) < PREFERRED_AFTER);
-        let is_ready = is_back && !was_asked && env.peers.is_up(first.node) && held.group.is_settled();
-        if is_ready { Preferred::Now(first) } else { Preferred::Later }
-    }
+/// The voter that is to lead a group in place of this store, unless it was away a moment ago.
+fn preferred_of(
+    env: &Env,
+    reach: &Reachability,
+    (key, held): (GroupKey, &HeldGroup),
+    now: Monotonic,
+) -> Preferred {
+    let mut before = held.voters.iter().copied().take_while(|voter| *voter != held.voter);
+    let Some(first) = before.find(|voter| reach.reaches(env, key, *voter)) else { return Preferred::Here };
+    let is_back = reach.since(first.node).is_some_and(|since| now.since(since) >= PREFERRED_AFTER);
+    let was_asked = held.given_back.is_some_and(|at| now.since(at) < PREFERRED_AFTER);
+    let is_ready = is_back && !was_asked && env.peers.is_up(first.node) && held.group.is_settled();
+    if is_ready { Preferred::Now(first) } else { Preferred::Later }
 }
