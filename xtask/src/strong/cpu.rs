@@ -1,4 +1,4 @@
-//! CPU per operation, latencies and bytes written, of both types and of etcd, in rounds.
+//! CPU per operation and latencies, of both types and of etcd, in rounds.
 
 use super::{Context, TYPE};
 use crate::etcd::EtcdCluster;
@@ -32,10 +32,10 @@ pub(super) enum Store {
 pub(super) type Case = (Store, Op);
 
 pub(super) const GET: Case = (Store::Consistent, Op::Get);
-const PUT_ONCE: Case = (Store::Consistent, Op::PutOnce);
+pub(super) const PUT_ONCE: Case = (Store::Consistent, Op::PutOnce);
 const CAS: Case = (Store::Consistent, Op::Cas);
 pub(super) const EVENTUAL_GET: Case = (Store::Eventual, Op::Get);
-const EVENTUAL_PUT: Case = (Store::Eventual, Op::Put);
+pub(super) const EVENTUAL_PUT: Case = (Store::Eventual, Op::Put);
 const ETCD_GET: Case = (Store::Etcd, Op::Get);
 const ETCD_PUT: Case = (Store::Etcd, Op::Put);
 
@@ -49,9 +49,6 @@ const RATIOS: [(&str, Case, Case, Bar); 4] = [
     ("get: etcd to consistent", ETCD_GET, GET, Bar::AtLeast(8.0)),
     ("put: etcd to consistent", ETCD_PUT, PUT_ONCE, Bar::AtLeast(5.0)),
 ];
-
-/// The bar of all bytes that a consistent write hands to the disk, to those of an eventual one.
-const BYTES_BAR: Bar = Bar::AtMost(1.08);
 
 fn cost_spec(case: Case) -> Spec {
     let bar = (case == PUT_ONCE).then_some(Bar::AtMost(80.0));
@@ -67,14 +64,10 @@ fn ratio_spec((name, _, _, bar): (&'static str, Case, Case, Bar)) -> Spec {
     Spec::new(name, "times", Some(bar))
 }
 
-fn bytes_spec() -> Spec {
-    Spec::new("bytes written by a put: consistent to eventual", "times", Some(BYTES_BAR))
-}
-
 /// The rows of this part.
 pub fn specs() -> Vec<Spec> {
     let costs = NODE_CASES.into_iter().chain(ETCD_CASES).map(cost_spec);
-    costs.chain(RATIOS.map(ratio_spec)).chain([bytes_spec()]).collect()
+    costs.chain(RATIOS.map(ratio_spec)).collect()
 }
 
 /// The measurement of a case in one round; of nodes with their counts.
@@ -98,8 +91,7 @@ pub fn run(context: &Context, report: &mut Report) -> Result<()> {
             None => ratio_spec(ratio).failed("not measured"),
         })?;
     }
-    let bytes = bytes_per_op(PUT_ONCE, &measured)? / bytes_per_op(EVENTUAL_PUT, &measured)?;
-    report.push(bytes_spec().valued(bytes, "sum of all rounds"))
+    Ok(())
 }
 
 /// Measures the cases of nodes in all rounds.
@@ -208,10 +200,6 @@ fn cost_row(case: Case, measured: &[Measured]) -> Result<Row> {
         .also("peer_writes_per_op", per_op("peer_writes")?)
         .also("syncs_per_op", per_op("disk_syncs")?)
         .also("bytes_written_per_op", per_op("disk_write_bytes")?))
-}
-
-fn bytes_per_op(case: Case, measured: &[Measured]) -> Result<f64> {
-    Ok(sum(case, measured, "disk_write_bytes")? / ops(case, measured))
 }
 
 /// A count of a case, of all nodes and rounds.

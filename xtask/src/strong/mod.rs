@@ -1,12 +1,13 @@
 //! The figures of consistent bucket types: three processes, beside an eventual type of the same nodes and beside etcd.
 //!
-//! * [`cpu`]: CPU per operation, latencies, bytes written.
+//! * [`cpu`]: CPU per operation and latencies. * [`bytes`]: bytes written.
 //! * [`lease`]: CPU of reads by lease.
 //! * [`kill`]: the kill of a node under load. * [`overload`]: five times the load that can be served.
 //! * [`quiet`]: idle nodes, and starts, with many groups.
 //!
 //! Not here: faults other than those that a script of processes can make, which are the simulator's.
 
+mod bytes;
 mod cpu;
 mod kill;
 mod lease;
@@ -33,8 +34,10 @@ const TYPE: &str = "strong";
 /// A part of a run: rows that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
-    /// CPU per operation, latencies and bytes written.
+    /// CPU per operation and latencies.
     Cpu,
+    /// Bytes written.
+    Bytes,
     /// CPU of reads by lease.
     Lease,
     /// The kill of a node under load.
@@ -54,6 +57,8 @@ pub struct Plan {
     window: Window,
     /// Objects that reads ask for.
     objects: u64,
+    /// Writes whose bytes are counted.
+    writes: u64,
     /// Time of the overload.
     overload: Duration,
     /// Time for which idle nodes are measured.
@@ -64,6 +69,7 @@ const FULL: Plan = Plan {
     rounds: 5,
     window: Window { warm_up: Duration::from_millis(500), time: Duration::from_secs(3) },
     objects: OBJECTS,
+    writes: 1_000_000,
     overload: Duration::from_secs(120),
     idle: Duration::from_secs(60),
 };
@@ -72,13 +78,14 @@ const QUICK: Plan = Plan {
     rounds: 3,
     window: Window { warm_up: Duration::from_millis(300), time: Duration::from_millis(1500) },
     objects: OBJECTS / 5,
+    writes: 300_000,
     overload: Duration::from_secs(24),
     idle: Duration::from_secs(20),
 };
 
 const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but each is measured shorter (1.5 s instead of 3 s), less \
-    often (3 rounds instead of 5), and with 20,000 objects instead of 100,000; the overload lasts 24 s instead of 120 s, \
-    and nodes are idle for 20 s instead of 60 s";
+    often (3 rounds instead of 5), and with 20,000 objects instead of 100,000; bytes are those of 300,000 writes instead \
+    of 1,000,000; the overload lasts 24 s instead of 120 s, and nodes are idle for 20 s instead of 60 s";
 
 const METHOD: &str = include_str!("../../method/strong.md").trim_ascii_end();
 
@@ -108,6 +115,7 @@ pub const SET: Set<Part, Plan> = Set {
     quick_leaves_out: QUICK_LEAVES_OUT,
     parts: &[
         Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },
+        Run { name: Part::Bytes, specs: bytes::specs, run: bytes::run },
         Run { name: Part::Lease, specs: lease::specs, run: lease::run },
         Run { name: Part::Kill, specs: kill::specs, run: kill::run },
         Run { name: Part::Overload, specs: overload::specs, run: overload::run },
