@@ -206,3 +206,63 @@ fn begin_page(cx: &mut GroupContext<'_>, wanted: &WantedPart) -> Option<ScanId> 
     };
     cx.scan(key, start..range.end.into(), PART_KEYS_MAX, visitor)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kv::consistent::tombstone;
+    use ring::Birth;
+    use strong::group::Version;
+
+    fn part(items: &[(&'static str, usize)], is_last: bool) -> Part {
+        let voter = VoterId { node: crate::peer::NodeId(1), birth: Birth::of(1).expect("below 2^48") };
+        let of = CatchUpId { key: GroupKey { n_val: 3, prefix: 7 }, voter, number: 9 };
+        let item = |&(key, len): &(&'static str, usize)| {
+            let key = Bytes::from_static(key.as_bytes());
+            let object = Some(Bytes::from(vec![0; len]));
+            (key.clone(), Item { key, version: Version::new(0, 5), object })
+        };
+        let items = items.iter().map(item).collect();
+        Part { of, applied: (5, 1), is_last, items, missing: 0, is_broken: false }
+    }
+
+    /// The keys that are sent, and whether they are the last ones.
+    fn sent(part: Part) -> Option<(Vec<Bytes>, bool)> {
+        let Some(SenderInput::Folded { number, applied, items, is_last }) = part.into_input() else {
+            return None;
+        };
+        assert_eq!((number, applied), (9, (5, 1)));
+        Some((items.into_iter().map(|item| item.key).collect(), is_last))
+    }
+
+    #[test]
+    fn a_part_has_as_many_keys_as_fit_into_a_message() {
+        let half = PART_BYTES_MAX / 2;
+        let two = [Bytes::from_static(b"a"), Bytes::from_static(b"b")];
+        assert_eq!(sent(part(&[("a", 1), ("b", 1)], true)), Some((two.to_vec(), true)));
+        let cut = sent(part(&[("a", half), ("b", half - 2), ("c", 1)], true));
+        assert_eq!(cut, Some((two.to_vec(), false)), "the next part begins behind them");
+        let large = sent(part(&[("a", 2 * PART_BYTES_MAX), ("b", 1)], true));
+        assert_eq!(large, Some((two[..1].to_vec(), false)), "a large object has a part of its own");
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_sent_breaks_the_catch_up() {
+        assert_eq!(sent(part(&[], true)), Some((Vec::new(), true)), "the end of an empty range");
+        assert_eq!(sent(part(&[], false)), None, "all its keys were reaped");
+
+        let (key, head) = (Bytes::from_static(b"a"), tombstone(Version::new(0, 5)));
+        let found = |head| Ok(Some(Found { seq: Seq(1), head, value: None, expires_ms: None }));
+        let mut reaped = part(&[], true);
+        reaped.add(key.clone(), Ok(None));
+        assert_eq!(sent(reaped), Some((Vec::new(), true)));
+        let mut deleted = part(&[], true);
+        deleted.add(key.clone(), found(head));
+        assert_eq!(sent(deleted), Some((vec![key.clone()], true)));
+        for unreadable in [found(Bytes::from_static(b"?")), Err(engine::Error::Malformed("a test"))] {
+            let mut broken = part(&[("b", 1)], true);
+            broken.add(key.clone(), unreadable);
+            assert_eq!(sent(broken), None);
+        }
+    }
+}
