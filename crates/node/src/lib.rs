@@ -50,7 +50,7 @@ pub use consistent::report::{GroupCounts, GroupReport, GroupRole};
 pub use hop::{Hop, ShardId};
 pub use indexing::INDEXING;
 pub use layout::Layout;
-pub use liveness::promises::LeaseConfig;
+pub use liveness::lease_config::LeaseConfig;
 pub use members::Members;
 pub use metadata::keeper::{read_props, read_props_of};
 pub use peer::{AskId, CopyPart, Lane, Load, PeerMessage, RefusedMessage};

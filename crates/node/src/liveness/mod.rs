@@ -17,8 +17,9 @@
 //!
 //! Left out: membership ([`crate::topology`]), and the view of other nodes.
 
+pub(crate) mod lease_config;
 pub(crate) mod peers;
-pub mod promises;
+pub(crate) mod promises;
 
 use crate::peer::{AskId, Load, NodeId, PeerMessage};
 use crate::shard::effect::Effect;

@@ -1,6 +1,6 @@
 //! This shard's part in the promises between processes: blocks that leave and come, and reads by lease.
 //!
-//! All shards of a process share one pair of tables ([`SharedTables`]). Each envelope and each ping to another process
+//! All shards of a process share one pair of tables (`lease_config.rs`). Each envelope and each ping to another process
 //! carries a block, so the traffic of any group and any shard renews the promises of all groups of the two processes.
 //!
 //! 1. A block is made when its frame leaves (`block_to`), by a reading of the lease clock from before that.
@@ -18,9 +18,9 @@
 
 use std::time::Duration;
 
-use base::{Clock, Monotonic};
+use base::Monotonic;
 use strong::group::StrongReads;
-use strong::promise::{Block, Process, Renewal, SharedTables};
+use strong::promise::{Block, Process, Renewal};
 
 use crate::peer::{NodeId, PromiseBlock};
 use crate::shard::env::Env;
@@ -30,29 +30,6 @@ const BUSY_TICK: Duration = Duration::from_millis(100);
 
 /// The same of a shard that rests.
 const QUIET_TICK: Duration = Duration::from_millis(1_024);
-
-/// Leases of a process: its tables, and its use of them.
-#[derive(Clone, Debug)]
-pub struct LeaseConfig {
-    /// Promises to other processes and of them, for all shards of this one.
-    pub tables: SharedTables,
-    /// The way in which leaders of this process confirm reads. Promises to others are made in either case.
-    pub reads: StrongReads,
-}
-
-impl LeaseConfig {
-    /// Those of a process that starts now, with a life and so many shards.
-    pub fn starting(
-        here: NodeId,
-        life: u64,
-        shards: u16,
-        reads: StrongReads,
-        clock: &dyn Clock,
-    ) -> LeaseConfig {
-        let tables = SharedTables::new(Process { node: here, life }, shards, clock.lease());
-        LeaseConfig { tables, reads }
-    }
-}
 
 /// The block of an envelope to a process; none without consistent types.
 pub(crate) fn block_to(env: &Env, to: Process) -> Option<Block> {

@@ -3,7 +3,7 @@
 use crate::frontdoor::slow::SlowRequests;
 use crate::hop::ShardId;
 use crate::layout::Layout;
-use crate::liveness::promises::LeaseConfig;
+use crate::liveness::lease_config::LeaseConfig;
 use crate::members::Members;
 use base::{Budget, Clock, Rng};
 use engine::fold::JournalCheck;
