@@ -19,6 +19,8 @@ pub(crate) mod key_pages;
 mod message;
 pub(crate) mod page_reader;
 mod scan;
+mod scan_clock;
+mod scan_kind;
 mod slow;
 pub(crate) mod walk;
 
@@ -41,8 +43,9 @@ use kv::coverage::{Plan, Source};
 use kv::query::Tally;
 use kv::{Bucket, Error, Listed, Request, Response};
 use page_reader::PageReader;
-use scan::{Gathering, QueryPart, QueryStep, Scan, ScanKind, has_more};
-use slow::ScanClock;
+use scan::{Gathering, QueryPart, QueryStep, Scan, has_more};
+use scan_clock::ScanClock;
+use scan_kind::ScanKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -8,8 +8,10 @@
 //! page of each part, wherever they are.
 
 use super::gathered::Gathered;
-use super::slow::ScanClock;
+use super::scan_clock::ScanClock;
+use super::scan_kind::ScanKind;
 use crate::hop::{CoverageAsk, CoveragePage};
+use crate::shard::env::Env;
 use base::Monotonic;
 use base::budget::Budget;
 use kv::coverage::{Plan, Source};
@@ -33,17 +35,6 @@ pub(super) struct Scan {
     pub(super) slow: Option<Box<ScanClock>>,
 }
 
-/// The kinds of scans, each with a bound of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ScanKind {
-    /// A listing of keys or buckets.
-    Listing,
-    /// A fold.
-    Fold,
-    /// An index query, or a query of several parts.
-    Query,
-}
-
 /// The coordinator of a scan's pages.
 pub(super) enum Gathering {
     /// Names, or sums.
@@ -65,17 +56,6 @@ pub(super) enum QueryStep {
     NextPart(Box<QueryPart>),
     /// All parts are done.
     Complete,
-}
-
-impl ScanKind {
-    /// Scans of this kind that one shard's clients run at a time. A listing or query may hold a page of each part, or
-    /// an answer in one piece; a fold an answer of [`kv::fold::ANSWER_BYTES_MAX`], or a tree.
-    pub fn scans_max(self) -> usize {
-        match self {
-            ScanKind::Listing | ScanKind::Query => 256,
-            ScanKind::Fold => 8,
-        }
-    }
 }
 
 impl Scan {
@@ -123,6 +103,13 @@ impl Scan {
     /// Whether its rows are gathered for a query.
     pub fn is_query(&self) -> bool {
         matches!(self.gathering, Gathering::Query(..))
+    }
+
+    /// It ends with an answer or an error.
+    pub fn note_end(&mut self, env: &mut Env, error: Option<&Error>) {
+        if let Some(clock) = &mut self.slow {
+            clock.end(env, self.kind, error);
+        }
     }
 
     /// The questions for all pages that may be asked for now.

@@ -4,154 +4,15 @@
 //! an answer to take the node does nothing for it, and that time makes no scan slow. So a long listing whose parts come
 //! quickly has no line.
 //!
-//! 1. A scan notes since when its client waits, and each question for a page with the node that is asked.
-//! 2. A slow scan has one line while it waits, which names the nodes without an answer, and one at its end.
+//! A slow scan has one line while it waits, which names the nodes without an answer, and one at its end. Scans that
+//! wait are looked at when the first of them may have come to be slow.
 //!
-//! Left out: the times of this node's own shards, which are in the stage of the pages as a whole.
+//! Left out: the times of one scan (`scan_clock.rs`).
 
-use super::{Coverage, Scan, ScanKind};
-use crate::frontdoor::slow::{SlowOp, SlowRequest, SlowStage, StageClock};
-use crate::hop::{RequestId, RequestTimes};
-use crate::peer::NodeId;
+use super::Coverage;
+use crate::hop::RequestId;
 use crate::shard::env::Env;
 use base::Monotonic;
-use bytes::Bytes;
-use kv::coverage::Source;
-use kv::{Error, Request};
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// The nodes of a line, those with the longest waits: a covering set may have hundreds.
-const NODES_MAX: usize = 6;
-
-/// The times of a scan, as long as the log is on.
-pub(super) struct ScanClock {
-    bucket_type: Bytes,
-    bucket: Bytes,
-    stages: StageClock,
-    /// Since when the client waits for a part of its answer; none while it has one to take.
-    waits_since: Option<Monotonic>,
-    /// Questions to other nodes without an answer: the node, and when it was asked.
-    asked: BTreeMap<u64, (NodeId, Monotonic)>,
-    /// The time of each node's answers.
-    waited: BTreeMap<NodeId, Duration>,
-    /// Whether it was slow.
-    is_slow: bool,
-}
-
-impl ScanClock {
-    /// That of a scan which begins now; `None` while the log is off.
-    pub fn of(env: &Env, request: &Request, times: RequestTimes) -> Option<Box<ScanClock>> {
-        env.knobs.slow.threshold()?;
-        let (bucket_type, bucket) = match (request, request.bucket()) {
-            (_, Some(bucket)) => (bucket.bucket_type.clone(), bucket.name.clone()),
-            (Request::ListBuckets(list), None) => (list.bucket_type.clone(), Bytes::new()),
-            _ => (Bytes::new(), Bytes::new()),
-        };
-        Some(Box::new(ScanClock {
-            bucket_type,
-            bucket,
-            stages: StageClock::begun(times.came, env.recent()),
-            waits_since: Some(times.came),
-            asked: BTreeMap::new(),
-            waited: BTreeMap::new(),
-            is_slow: false,
-        }))
-    }
-
-    /// A page is asked for.
-    pub fn ask(&mut self, question: u64, source: Source, now: Monotonic) {
-        self.stages.enter(SlowStage::Pages, now);
-        if let Source::Node(node) = source {
-            self.asked.insert(question, (node, now));
-        }
-    }
-
-    /// A page has come, or is not waited for any more.
-    pub fn answered(&mut self, question: u64, now: Monotonic) {
-        if let Some((node, asked)) = self.asked.remove(&question) {
-            *self.waited.entry(node).or_default() += now.since(asked);
-        }
-    }
-
-    /// The client has a part of its answer to take.
-    pub fn send(&mut self, env: &mut Env, now: Monotonic) {
-        self.stages.enter(SlowStage::Client, now);
-        self.note_wait(env, now);
-        self.waits_since = None;
-    }
-
-    /// The client has taken it.
-    pub fn proceed(&mut self, now: Monotonic) {
-        self.waits_since = Some(now);
-    }
-
-    /// Since when the client waits, if no line says so.
-    fn new_wait(&self) -> Option<Monotonic> {
-        self.waits_since.filter(|_| !self.is_slow)
-    }
-
-    /// Finds out at the end of a wait whether it was slow.
-    fn note_wait(&mut self, env: &mut Env, now: Monotonic) {
-        let since = self.new_wait();
-        let is_slow = |threshold| since.is_some_and(|since| now.since(since) >= threshold);
-        if env.knobs.slow.threshold().is_some_and(is_slow) {
-            self.set_slow(env);
-        }
-    }
-
-    fn set_slow(&mut self, env: &mut Env) {
-        self.is_slow = true;
-        env.counters.slow += 1;
-    }
-
-    /// The nodes that were waited for longest, those without an answer first.
-    fn nodes(&self, now: Monotonic) -> Vec<(NodeId, Duration, bool)> {
-        let mut nodes: BTreeMap<NodeId, (Duration, bool)> =
-            self.waited.iter().map(|(node, time)| (*node, (*time, false))).collect();
-        for (node, asked) in self.asked.values() {
-            let (time, waits) = nodes.entry(*node).or_default();
-            (*time, *waits) = (*time + now.since(*asked), true);
-        }
-        let mut nodes: Vec<_> = nodes.into_iter().map(|(node, (time, waits))| (node, time, waits)).collect();
-        nodes.sort_by_key(|(_, time, waits)| (!waits, std::cmp::Reverse(*time)));
-        nodes.truncate(NODES_MAX);
-        nodes
-    }
-
-    fn write_line(&self, env: &mut Env, kind: ScanKind, waits: bool, error: Option<&Error>, now: Monotonic) {
-        let op = match kind {
-            ScanKind::Listing => SlowOp::List,
-            ScanKind::Fold => SlowOp::Fold,
-            ScanKind::Query => SlowOp::Query,
-        };
-        let slow = SlowRequest {
-            op,
-            bucket: [&self.bucket_type, &self.bucket],
-            key: None,
-            stages: &self.stages,
-            nodes: self.nodes(now),
-            siblings: None,
-            bytes: 0,
-            waits,
-            error,
-        };
-        slow.write(env, now);
-    }
-}
-
-impl Scan {
-    /// It ends with an answer or an error.
-    pub(super) fn note_end(&mut self, env: &mut Env, error: Option<&Error>) {
-        let kind = self.kind();
-        let Some(clock) = &mut self.slow else { return };
-        let now = env.now();
-        clock.note_wait(env, now);
-        if clock.is_slow {
-            clock.write_line(env, kind, false, error, now);
-        }
-    }
-}
 
 impl Coverage {
     /// When scans are looked at next, if they are.
@@ -176,8 +37,7 @@ impl Coverage {
             let Some(clock) = &mut scan.slow else { continue };
             let Some(since) = clock.new_wait() else { continue };
             if since <= since_max && self.looks.have_room(env, now) {
-                clock.set_slow(env);
-                clock.write_line(env, kind, true, None, now);
+                clock.warn(env, kind, now);
             } else {
                 first = Some(first.map_or(since, |first| first.min(since)));
             }
