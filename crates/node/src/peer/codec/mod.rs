@@ -599,24 +599,12 @@ fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
         }
         kind::TREE => PeerMessage::Tree { id, answer: Field::take(from)? },
         kind::PROPS_IN_FORCE => PeerMessage::PropsInForce { id },
-        kind::GROUPS_LIVENESS | kind::GROUPS => {
-            let lane = if frame.kind == kind::GROUPS { Lane::Requests } else { Lane::Liveness };
-            PeerMessage::Groups { to: shard_of(id)?, lane, block: None, birth: None, envelope: from.rest() }
-        }
-        kind::GROUPS_LIVENESS_PROMISED | kind::GROUPS_PROMISED => {
-            let is_urgent = frame.kind == kind::GROUPS_LIVENESS_PROMISED;
-            let lane = if is_urgent { Lane::Liveness } else { Lane::Requests };
-            let block = Some(Block::read(from)?);
-            PeerMessage::Groups { to: shard_of(id)?, lane, block, birth: None, envelope: from.rest() }
-        }
-        kind::GROUPS_LIVENESS_OF_STORE | kind::GROUPS_OF_STORE => {
-            let is_urgent = frame.kind == kind::GROUPS_LIVENESS_OF_STORE;
-            let lane = if is_urgent { Lane::Liveness } else { Lane::Requests };
-            let birth = Birth::of(Field::take(from)?).ok_or(Malformed("there is no such birth"))?;
-            let promises: bool = Field::take(from)?;
-            let block = if promises { Some(Block::read(from)?) } else { None };
-            PeerMessage::Groups { to: shard_of(id)?, lane, block, birth: Some(birth), envelope: from.rest() }
-        }
+        kind::GROUPS_LIVENESS
+        | kind::GROUPS
+        | kind::GROUPS_LIVENESS_PROMISED
+        | kind::GROUPS_PROMISED
+        | kind::GROUPS_LIVENESS_OF_STORE
+        | kind::GROUPS_OF_STORE => take_groups(frame.kind, id, from)?,
         kind::CATCH_UP => PeerMessage::CatchUp { to: shard_of(id)?, message: from.rest() },
         kind::ASK_LEADER => {
             let (life, number) = (Field::take(from)?, <Option<(u64, (u16, u64))> as Field>::take(from)?);
@@ -629,6 +617,27 @@ fn decode(frame: Frame) -> Result<PeerMessage, Malformed> {
     };
     from.end()?;
     Ok(message)
+}
+
+/// Messages of consistent groups in a frame of this kind.
+fn take_groups(kind: u8, id: AskId, from: &mut Reader) -> Result<PeerMessage, Malformed> {
+    let lane = match kind {
+        kind::GROUPS_LIVENESS | kind::GROUPS_LIVENESS_PROMISED | kind::GROUPS_LIVENESS_OF_STORE => {
+            Lane::Liveness
+        }
+        _ => Lane::Requests,
+    };
+
+    let names_store = matches!(kind, kind::GROUPS_LIVENESS_OF_STORE | kind::GROUPS_OF_STORE);
+    let (birth, promises) = if names_store {
+        let birth = Birth::of(Field::take(from)?).ok_or(Malformed("there is no such birth"))?;
+        (Some(birth), Field::take(from)?)
+    } else {
+        (None, matches!(kind, kind::GROUPS_LIVENESS_PROMISED | kind::GROUPS_PROMISED))
+    };
+    let block = if promises { Some(Block::read(from)?) } else { None };
+
+    Ok(PeerMessage::Groups { to: shard_of(id)?, lane, block, birth, envelope: from.rest() })
 }
 
 /// The shard that a message without a question is for.
