@@ -444,73 +444,46 @@ impl Session {
         self.connection.sandboxed &= route != Route::Root;
         let query = Query::parse(&query)?;
         self.check_needs(&route, head.method, &query)?;
-        let (request, asked) = match route {
-            Route::Root => {
-                let answer = Answer::new(out, self.connection, 200);
-                root::answer(answer, root::wants_json(head.header("accept")));
-                return Ok(Incoming::Answered);
-            }
-            Route::Ping if self.is_leaving => {
-                self.answer(503, "text/html", b"leaving", out);
-                return Ok(Incoming::Answered);
-            }
-            Route::Ping => {
-                self.answer(200, "text/html", b"OK", out);
-                return Ok(Incoming::Answered);
-            }
-            Route::Ready => return Ok(Incoming::Question(Question::Ready)),
-            Route::Stats => return Ok(Incoming::Question(Question::Stats)),
-            Route::Live => return Ok(Incoming::Question(Question::Live)),
-            Route::Metrics => {
-                let accept = Bytes::copy_from_slice(head.header("accept").unwrap_or_default());
-                return Ok(Incoming::Question(Question::Metrics { accept }));
-            }
-            Route::Admin(page) => {
-                admin::check_content_type(head)?;
-                return self.on_admin(&page, head.method, &body, out);
-            }
-            Route::Object(place, key) => {
-                let (request, asked) = object::request(place, Some(key), head, &query, body)?;
-                (request, Asked::Object(asked))
-            }
-            Route::Preflist(place, key) => (kv::Request::GetPreflist(place.bucket, key), Asked::Preflist),
-            Route::Keys(place) if head.method == Method::Post => {
-                let (request, asked) = object::request(place, None, head, &query, body)?;
-                (request, Asked::Object(asked))
-            }
-            // The oldest form has a bucket's properties and its keys in one place.
-            Route::Keys(place)
-                if place.form == Form::Riak && query.get("keys").is_none_or(|it| it == "false") =>
-            {
-                let (request, asked) = props::of_bucket(place.bucket, head.method, &body)?;
-                (request, Asked::Props(asked))
-            }
-            Route::Keys(place) => match listing::keys(place.bucket, &query, self.connection)? {
-                Some((request, asked)) => (request, Asked::Listing(asked)),
-                None => return Ok(self.list_nothing(out)),
-            },
-            Route::Buckets(bucket_type) => match listing::buckets(bucket_type, &query, self.connection)? {
-                Some((request, asked)) => (request, Asked::Listing(asked)),
-                None => return Ok(self.list_nothing(out)),
-            },
-            Route::Index(place, field, terms) => {
-                let (request, asked) = index::request(place.bucket, field, terms, &query, self.connection)?;
-                (request, Asked::Index(asked))
-            }
-            Route::Query(place) => (query::request(place.bucket, &body)?, Asked::Query),
-            Route::Fold(path) => (fold::request(path, &query)?, Asked::Fold),
-            Route::Props(place) => {
-                let (request, asked) = props::of_bucket(place.bucket, head.method, &body)?;
-                (request, Asked::Props(asked))
-            }
-            Route::TypeProps(name) => {
-                let (request, asked) = props::of_type(name, head.method, &body)?;
-                (request, Asked::Props(asked))
-            }
-            Route::Unbuilt(_) | Route::WrongTerms(_) => unreachable!("answered above"),
+        if let Some(incoming) = self.on_node_page(&route, head, out) {
+            return Ok(incoming);
+        }
+        if let Route::Admin(page) = &route {
+            admin::check_content_type(head)?;
+            return self.on_admin(page, head.method, &body, out);
+        }
+
+        let Some((request, asked)) = request_of(route, head, &query, body, self.connection)? else {
+            return Ok(self.list_nothing(out));
         };
         self.asked = asked;
         Ok(Incoming::Request(request))
+    }
+
+    /// Answers a page about the node, or asks its program for it; `None` of any other route.
+    fn on_node_page(&mut self, route: &Route, head: &Head, out: &mut Vec<u8>) -> Option<Incoming> {
+        Some(match route {
+            Route::Root => {
+                let answer = Answer::new(out, self.connection, 200);
+                root::answer(answer, root::wants_json(head.header("accept")));
+                Incoming::Answered
+            }
+            Route::Ping if self.is_leaving => {
+                self.answer(503, "text/html", b"leaving", out);
+                Incoming::Answered
+            }
+            Route::Ping => {
+                self.answer(200, "text/html", b"OK", out);
+                Incoming::Answered
+            }
+            Route::Ready => Incoming::Question(Question::Ready),
+            Route::Stats => Incoming::Question(Question::Stats),
+            Route::Live => Incoming::Question(Question::Live),
+            Route::Metrics => {
+                let accept = Bytes::copy_from_slice(head.header("accept").unwrap_or_default());
+                Incoming::Question(Question::Metrics { accept })
+            }
+            _ => return None,
+        })
     }
 
     /// Checks the permissions of a request, and keeps what it needs if it may take long.
@@ -610,6 +583,65 @@ fn allowed(route: &Route) -> &'static [Method] {
         Route::Object(..) => &[Method::Get, Method::Head, Method::Put, Method::Post, Method::Delete],
         Route::Keys(_) => &[Method::Get, Method::Post],
     }
+}
+
+/// The request that a route asks of the stores, and the form of its answer; `None` if nothing is to be listed.
+fn request_of(
+    route: Route,
+    head: &Head,
+    query: &Query,
+    body: Bytes,
+    connection: Connection,
+) -> Result<Option<(kv::Request, Asked)>, Fault> {
+    Ok(Some(match route {
+        Route::Object(place, key) => {
+            let (request, asked) = object::request(place, Some(key), head, query, body)?;
+            (request, Asked::Object(asked))
+        }
+        Route::Preflist(place, key) => (kv::Request::GetPreflist(place.bucket, key), Asked::Preflist),
+        Route::Keys(place) if head.method == Method::Post => {
+            let (request, asked) = object::request(place, None, head, query, body)?;
+            (request, Asked::Object(asked))
+        }
+        // The oldest form has a bucket's properties and its keys in one place.
+        Route::Keys(place)
+            if place.form == Form::Riak && query.get("keys").is_none_or(|it| it == "false") =>
+        {
+            let (request, asked) = props::of_bucket(place.bucket, head.method, &body)?;
+            (request, Asked::Props(asked))
+        }
+        Route::Keys(place) => {
+            let listing = listing::keys(place.bucket, query, connection)?;
+            return Ok(listing.map(|(request, asked)| (request, Asked::Listing(asked))));
+        }
+        Route::Buckets(bucket_type) => {
+            let listing = listing::buckets(bucket_type, query, connection)?;
+            return Ok(listing.map(|(request, asked)| (request, Asked::Listing(asked))));
+        }
+        Route::Index(place, field, terms) => {
+            let (request, asked) = index::request(place.bucket, field, terms, query, connection)?;
+            (request, Asked::Index(asked))
+        }
+        Route::Query(place) => (query::request(place.bucket, &body)?, Asked::Query),
+        Route::Fold(path) => (fold::request(path, query)?, Asked::Fold),
+        Route::Props(place) => {
+            let (request, asked) = props::of_bucket(place.bucket, head.method, &body)?;
+            (request, Asked::Props(asked))
+        }
+        Route::TypeProps(name) => {
+            let (request, asked) = props::of_type(name, head.method, &body)?;
+            (request, Asked::Props(asked))
+        }
+        Route::Root
+        | Route::Ping
+        | Route::Ready
+        | Route::Live
+        | Route::Stats
+        | Route::Metrics
+        | Route::Admin(_)
+        | Route::Unbuilt(_)
+        | Route::WrongTerms(_) => unreachable!("answered above"),
+    }))
 }
 
 /// Whether an answer comes in pieces, or after a long time.
