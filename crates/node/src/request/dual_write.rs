@@ -10,24 +10,6 @@ use kv::{Error, Event};
 use std::sync::Arc;
 
 impl Requests {
-    /// Passes a client's write on; the task goes on when that is done. False if no other node is to have it.
-    pub(crate) fn pass_on(&mut self, env: &mut Env, id: &mut Option<u64>, work: &mut Task) -> bool {
-        if matches!(work.coordinator, Coordinator::Merge(_)) {
-            return false;
-        }
-        let Some(version) = work.unpassed.take() else { return false };
-        let mates = mates(env, work);
-        if mates.is_empty() {
-            return false;
-        }
-        let id = *id.get_or_insert_with(|| env.next_id());
-        let pass = Coordinator::DualWrite(kv::DualWrite::new(mates, version.0, version.1));
-        let props = Arc::clone(&work.props);
-        let pass = Task::new(ReplyTo::DualWrite(id), pass, work.key.clone(), props, work.deadline);
-        env.start(pass);
-        true
-    }
-
     /// Has a replica's work go on as one that passes the version on.
     pub(crate) fn pass_before_answer(
         &mut self,
@@ -45,6 +27,24 @@ impl Requests {
         work.coordinator = Coordinator::DualWrite(kv::DualWrite::new(mates, version.0, version.1));
         Some(Event::Start)
     }
+}
+
+/// Passes a client's write on; the task goes on when that is done. False if no other node is to have it.
+pub(super) fn pass_on(env: &mut Env, id: &mut Option<u64>, work: &mut Task) -> bool {
+    if matches!(work.coordinator, Coordinator::Merge(_)) {
+        return false;
+    }
+    let Some(version) = work.unpassed.take() else { return false };
+    let mates = mates(env, work);
+    if mates.is_empty() {
+        return false;
+    }
+    let id = *id.get_or_insert_with(|| env.next_id());
+    let pass = Coordinator::DualWrite(kv::DualWrite::new(mates, version.0, version.1));
+    let props = Arc::clone(&work.props);
+    let pass = Task::new(ReplyTo::DualWrite(id), pass, work.key.clone(), props, work.deadline);
+    env.start(pass);
+    true
 }
 
 /// Whether a write that reaches a joiner while everything is still copied was sent by the new ring: its sender has

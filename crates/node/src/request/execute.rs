@@ -4,7 +4,7 @@
 //! other node is never parked, and costs no entry in any table: that is the common case of a read on a node alone.
 
 use super::actors::Actors;
-use super::dual_write::is_unpassed;
+use super::dual_write::{is_unpassed, pass_on};
 use super::hint_writer::{UnkeptHints, hint_keys};
 use super::place::{Ready, placement};
 use super::replica::answer;
@@ -155,10 +155,7 @@ impl Requests {
         }
         let mut next = Some(event);
         while let Some(event) = next.take() {
-            if work.unpassed.is_some()
-                && matches!(event, Event::Written(Ok(())))
-                && self.pass_on(env, id, work)
-            {
+            if work.unpassed.is_some() && matches!(event, Event::Written(Ok(()))) && pass_on(env, id, work) {
                 break;
             }
             let mut actions = std::mem::take(&mut self.tasks.actions);
@@ -230,7 +227,9 @@ impl Requests {
         action: Action,
     ) -> Option<Event> {
         match action {
-            Action::Read { hold: true, .. } | Action::Write { .. } if self.must_queue(env, id, work) => {
+            Action::Read { hold: true, .. } | Action::Write { .. }
+                if self.tasks.queues_behind(work, || *id.get_or_insert_with(|| env.next_id())) =>
+            {
                 work.waits = BlockedOn::Key(action);
                 None
             }
@@ -253,7 +252,7 @@ impl Requests {
             }
             Action::Hint { nodes, confirm } => {
                 let written = self.unkept_hints.keep(env, work, &nodes);
-                if confirm { self.written(env, id, work, written) } else { None }
+                if confirm { await_written(env, id, work, written) } else { None }
             }
             Action::Ask { to, ask } => {
                 let id = *id.get_or_insert_with(|| env.next_id());
@@ -268,7 +267,8 @@ impl Requests {
             }
             Action::Settle => {
                 self.release_key(env, work);
-                self.written(env, id, work, Ok(env.store.last_written()))
+                let last = env.store.last_written();
+                await_written(env, id, work, Ok(last))
             }
             Action::Remove => self.remove(env, id, work),
             Action::Propose { tombstone } => {
@@ -315,17 +315,7 @@ impl Requests {
         self.actors.forget(&work.key);
         self.release_key(env, work);
         work.rests_on = Seq(0);
-        self.written(env, id, work, written)
-    }
-
-    /// Whether another write of the key has begun; then this one is behind it from now on.
-    fn must_queue(&mut self, env: &mut Env, id: &mut Option<u64>, work: &Task) -> bool {
-        if work.holds_key || self.tasks.busy.is_empty() || !self.tasks.busy.contains_key(&work.key) {
-            return false;
-        }
-        let id = *id.get_or_insert_with(|| env.next_id());
-        self.tasks.busy.get_mut(&work.key).expect("just looked").push_back(id);
-        true
+        await_written(env, id, work, written)
     }
 
     fn looked_up(
@@ -386,27 +376,7 @@ impl Requests {
         self.release_key(env, work);
         // What the write was planned on goes with it.
         work.rests_on = Seq(0);
-        self.written(env, id, work, written)
-    }
-
-    /// Has the work told when its write may be acknowledged.
-    fn written(
-        &mut self,
-        env: &mut Env,
-        id: &mut Option<u64>,
-        work: &mut Task,
-        written: Result<Seq, engine::Error>,
-    ) -> Option<Event> {
-        match written {
-            Ok(seq) if seq > env.store.acknowledged() => {
-                let id = *id.get_or_insert_with(|| env.next_id());
-                work.waits = BlockedOn::Written(seq);
-                env.awaiting.insert(seq, Waiter::Task(id));
-                None
-            }
-            Ok(_) => Some(Event::Written(Ok(()))),
-            Err(error) => Some(Event::Written(Err(store_error(error)))),
-        }
+        await_written(env, id, work, written)
     }
 
     /// Answers, now or when what the answer rests on may be acknowledged.
@@ -643,6 +613,25 @@ fn count_latency(env: &mut Env, work: &Task) -> Option<Monotonic> {
         _ => {}
     }
     Some(now)
+}
+
+/// Has the work told when its write may be acknowledged.
+fn await_written(
+    env: &mut Env,
+    id: &mut Option<u64>,
+    work: &mut Task,
+    written: Result<Seq, engine::Error>,
+) -> Option<Event> {
+    match written {
+        Ok(seq) if seq > env.store.acknowledged() => {
+            let id = *id.get_or_insert_with(|| env.next_id());
+            work.waits = BlockedOn::Written(seq);
+            env.awaiting.insert(seq, Waiter::Task(id));
+            None
+        }
+        Ok(_) => Some(Event::Written(Ok(()))),
+        Err(error) => Some(Event::Written(Err(store_error(error)))),
+    }
 }
 
 /// The head that was under the task's key as of its last read was replaced by this one.

@@ -442,6 +442,16 @@ impl TaskTable {
         self.parked.values().any(|work| writes(work) && work.key == *key)
     }
 
+    /// Whether another write of the key has begun; then this one, of the identifier `id`, is behind it from now on.
+    pub fn queues_behind(&mut self, work: &Task, id: impl FnOnce() -> u64) -> bool {
+        if work.holds_key || self.busy.is_empty() {
+            return false;
+        }
+        let Some(waiting) = self.busy.get_mut(&work.key) else { return false };
+        waiting.push_back(id());
+        true
+    }
+
     /// Checks relations that hold after each input.
     pub fn invariants(&self, gauges: &Gauges) {
         assert_eq!(gauges.tasks, self.parked.len(), "all tasks are counted");
