@@ -21,6 +21,8 @@
 //!   the ring. * `plan.rs`: the effects of a commit. * `births.rs`: stores that members have registered.
 //!   * `founding.rs`: first voters of consistent groups. * `policy.rs`: records of the security policy.
 //!   * `sections.rs`: the bytes of these.
+//! * `codec.rs`: the bytes of a state. `command_codec.rs`: those of a command. `refusal_codes.rs`: codes of refusals.
+//!   `fields.rs`: the fields that these have in common.
 //!
 //! Left out: the claim itself, and the transfer of data.
 
@@ -29,11 +31,14 @@ mod bounds;
 mod changes;
 mod codec;
 pub mod command;
+mod command_codec;
+mod fields;
 mod founding;
 mod plan;
 mod policy;
 mod published;
 mod record;
+mod refusal_codes;
 mod sections;
 mod size;
 mod step;

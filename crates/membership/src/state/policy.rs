@@ -20,8 +20,8 @@ use protocol::peer::{Malformed, Reader, put_bytes, put_varint};
 use super::bounds::{
     POLICY_BYTES_MAX, POLICY_CHANGES_BYTES_MAX, POLICY_RECORD_BYTES_MAX, POLICY_RECORDS_MAX,
 };
-use super::codec::{count, option, put_option};
 use super::command::Rejected;
+use super::fields::{count, option, put_option};
 use super::{EPOCH_SHIFT, State};
 
 /// The version of a policy that was replaced, in its epoch: half of all that an epoch has.

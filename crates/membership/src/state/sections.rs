@@ -14,7 +14,7 @@ use ring::Birth;
 use super::State;
 use super::births::{Registration, StoreBirths};
 use super::bounds::{MEMBERS_MAX, STORES_MAX};
-use super::codec::{count, node, owners, put_owners};
+use super::fields::{count, node, owners, put_owners};
 use super::founding::{Consistent, FOUNDED_N_VAL_MAX, Founding};
 use super::policy::PolicyRecords;
 
