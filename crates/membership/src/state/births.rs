@@ -1,22 +1,14 @@
-//! Births of a node's stores, and of the stores that each member has registered.
+//! Births of a node's stores, and the registration of them by a process of the node.
 //!
-//! A first consistent bucket type needs to know the stores of all members: [`Command::PrepareStores`] asks for them,
-//! and each process then registers its own ([`Command::RegisterStores`]). Without a consistent type there is nothing of
-//! this, and the state has the bytes of a program before.
+//! Invariant: a registration names the process that made it.
 //!
-//! Invariant: a registration names the process that made it. One of an earlier process counts for nothing.
-//!
-//! [`Command::PrepareStores`]: super::Command::PrepareStores
-//! [`Command::RegisterStores`]: super::Command::RegisterStores
+//! Left out: the registrations that a state has (`registrations.rs`).
 
 use std::sync::Arc;
 
-use ring::{Birth, NodeId, RingSize};
+use ring::{Birth, RingSize};
 
-use super::State;
 use super::bounds::STORES_MAX;
-use super::command::Rejected;
-use super::record::Record;
 
 /// The stores of a node, one for each shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,50 +46,5 @@ impl StoreBirths {
     /// Whether a node can have such stores.
     pub(super) fn are_possible(&self, prefixes: RingSize) -> bool {
         (1..=STORES_MAX).contains(&self.births.len()) && u32::from(self.ring_bits) <= prefixes.bits()
-    }
-}
-
-impl State {
-    /// Whether members register their stores, since a first consistent bucket type is wanted.
-    pub fn registers_stores(&self) -> bool {
-        self.consistent.is_some()
-    }
-
-    /// The stores that a member's process has registered; none before it has, also if an earlier process of the member
-    /// had.
-    pub fn registration(&self, node: NodeId) -> Option<&Registration> {
-        let registration = self.consistent.as_ref()?.registrations.get(&node)?;
-        let is_of =
-            |record: &&Record| (record.starts, record.start) == (registration.starts, registration.start);
-        self.members.get(&node).filter(is_of).map(|_| registration)
-    }
-
-    /// The stores that a member has registered last, by whichever process.
-    pub fn last_registration(&self, node: NodeId) -> Option<&Registration> {
-        self.consistent.as_ref()?.registrations.get(&node)
-    }
-
-    /// Idempotent: it cannot be taken back.
-    pub(super) fn prepare_stores(&mut self) {
-        self.consistent.get_or_insert_default();
-    }
-
-    pub(super) fn register_stores(
-        &mut self,
-        node: NodeId,
-        (starts, start): (u32, u64),
-        stores: &StoreBirths,
-    ) -> Result<(), Rejected> {
-        let prefixes = self.prefixes;
-        let record = self.record(node)?;
-        if (record.starts, record.start) != (starts, start) {
-            return Err(Rejected::Life);
-        }
-        let consistent = self.consistent.as_mut().ok_or(Rejected::Unprepared)?;
-        if !stores.are_possible(prefixes) {
-            return Err(Rejected::Stores);
-        }
-        consistent.registrations.insert(node, Registration { starts, start, stores: stores.clone() });
-        Ok(())
     }
 }

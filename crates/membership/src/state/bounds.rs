@@ -15,6 +15,9 @@ pub const RETIRED_MAX: usize = 65_536;
 /// Stores of a node, one for each shard.
 pub const STORES_MAX: usize = 256;
 
+/// The largest n_val of a consistent bucket type: voters of a group.
+pub const FOUNDED_N_VAL_MAX: u8 = 7;
+
 /// Slots for opaque values such as bucket types; 10,000 buckets with properties fit.
 pub const SLOTS_MAX: usize = 16_384;
 

@@ -4,9 +4,8 @@ use bytes::Bytes;
 use ring::{MemberState, NodeId, RingSize, RingVersion};
 
 use super::births::StoreBirths;
-use super::bounds::{STORES_MAX, TEXT_BYTES_MAX};
-use super::founding::FOUNDED_N_VAL_MAX;
-use super::policy::PolicyChange;
+use super::bounds::{FOUNDED_N_VAL_MAX, STORES_MAX, TEXT_BYTES_MAX};
+use super::policy_records::PolicyChange;
 
 /// A change of the cluster that waits for a commit, about one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use ring::{NodeId, RingVersion};
 use super::bounds::RETIRED_MAX;
 use super::command::{Change, Command};
 use super::fields::{count, node, option, owners, put_option, put_owners, size, text};
-use super::policy::{put_changes, read_changes};
+use super::policy_records::{put_changes, read_changes};
 use super::sections::{put_stores, stores};
 
 impl Command {

@@ -1,27 +1,21 @@
 //! Foundings: the first voters of the groups of consistent bucket types.
 //!
-//! All groups of an n_val are founded at once ([`Command::FoundGroups`]). A group is that of a prefix and an n_val; its
-//! first voters are the stores of the nodes on the prefix's list, each node once. They follow from two parts of
-//! the founding: the owners of the ring then, and the births of their stores then. Both may be others later.
+//! All groups of an n_val are founded at once. A group is that of a prefix and an n_val; its first voters are the
+//! stores of the nodes on the prefix's list, each node once. They follow from two parts of the founding: the owners of
+//! the ring then, and the births of their stores then. Both may be others later.
 //!
-//! While there is a founding, partitions do not move: the voters of a group do not follow them yet.
+//! Invariants: the owners of a founding are those of a ring, and it has the stores of each owner.
 //!
-//! Invariants: an n_val is founded once; the epoch of a founding only grows.
-//!
-//! [`Command::FoundGroups`]: super::Command::FoundGroups
+//! Left out: the commands that found groups and recover them (`groups.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ring::{Birth, NodeId, RingSize};
 
-use super::State;
 use super::births::{Registration, StoreBirths};
-use super::command::Rejected;
-use super::size::size_of;
-
-/// The largest n_val of a consistent bucket type: voters of a group.
-pub const FOUNDED_N_VAL_MAX: u8 = 7;
+use super::bounds::FOUNDED_N_VAL_MAX;
+use super::record::Record;
 
 /// The agreement that consistent bucket types need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +43,9 @@ impl Founding {
     /// The first voters of the group of a prefix, of as many as there are prefixes in the cluster: at most `n_val`, in
     /// the order of the prefix's list.
     pub fn voters(&self, n_val: u8, prefix: u16, prefixes: RingSize) -> Vec<(NodeId, Birth)> {
-        let first = usize::from(prefix >> (prefixes.bits() - size_of(&self.owners).bits()));
+        let size =
+            RingSize::of_owners(&self.owners).expect("Founding::flaw holds owners to be those of a ring");
+        let first = usize::from(prefix >> (prefixes.bits() - size.bits()));
         let count = usize::from(n_val).min(self.stores.len());
         let mut nodes: Vec<NodeId> = Vec::with_capacity(count);
         for owner in self.owners.iter().cycle().skip(first).take(self.owners.len()) {
@@ -84,77 +80,20 @@ impl Founding {
 }
 
 impl Consistent {
-    /// Which relation to the rest of a state does not hold.
-    pub(super) fn flaw(&self, state: &State) -> Option<&'static str> {
+    /// The relation to the rest of a state that does not hold: to its members, and to the sizes of its ring.
+    pub(super) fn flaw(
+        &self,
+        members: &BTreeMap<NodeId, Record>,
+        (founded, prefixes): (RingSize, RingSize),
+    ) -> Option<&'static str> {
         let is_n_val = |n_val: &u8| (1..=FOUNDED_N_VAL_MAX).contains(n_val);
-        let are_possible = |it: &Registration| it.stores.are_possible(state.prefixes);
+        let are_possible = |it: &Registration| it.stores.are_possible(prefixes);
         let flaws = [
-            (self.registrations.keys().all(|node| state.members.contains_key(node)), "stores of no member"),
+            (self.registrations.keys().all(|node| members.contains_key(node)), "stores of no member"),
             (self.registrations.values().all(are_possible), "impossible stores"),
             (self.foundings.keys().all(is_n_val), "a founding of no n_val"),
         ];
         let flaw = flaws.into_iter().find(|(holds, _)| !holds).map(|(_, flaw)| flaw);
-        flaw.or_else(|| self.foundings.values().find_map(|it| it.flaw(state.founded, state.prefixes)))
-    }
-}
-
-impl State {
-    /// The founding of the groups of an n_val, if they are founded.
-    pub fn founding(&self, n_val: u8) -> Option<&Founding> {
-        self.consistent.as_ref()?.foundings.get(&n_val)
-    }
-
-    /// All foundings, by n_val.
-    pub fn foundings(&self) -> impl Iterator<Item = (u8, &Founding)> {
-        self.consistent.iter().flat_map(|it| &it.foundings).map(|(&n_val, founding)| (n_val, founding))
-    }
-
-    /// The first voters of the group of a prefix and an n_val, if the n_val is founded.
-    pub fn first_voters(&self, n_val: u8, prefix: u16) -> Option<Vec<(NodeId, Birth)>> {
-        self.founding(n_val).map(|founding| founding.voters(n_val, prefix, self.prefixes))
-    }
-
-    /// Whether partitions stay with their owners.
-    pub(super) fn is_pinned(&self) -> bool {
-        self.foundings().next().is_some()
-    }
-
-    /// Founds the groups of an n_val on the ring in force. A second founding changes nothing.
-    pub(super) fn found_groups(&mut self, expected: u64, n_val: u8, number: u64) -> Result<(), Rejected> {
-        if self.founding(n_val).is_some() {
-            return Ok(());
-        }
-        self.expect(expected)?;
-        if !(1..=FOUNDED_N_VAL_MAX).contains(&n_val) {
-            return Err(Rejected::NVal);
-        }
-        if !self.registers_stores() {
-            return Err(Rejected::Unprepared);
-        }
-        if !self.is_settled() {
-            return Err(Rejected::Moving);
-        }
-
-        let owners: BTreeSet<NodeId> = self.owners.iter().copied().collect();
-        let stores_of = |node: NodeId| {
-            let registration = self.registration(node).ok_or(Rejected::Unregistered(node))?;
-            Ok((node, registration.stores.clone()))
-        };
-        let stores = owners.into_iter().map(stores_of).collect::<Result<BTreeMap<_, _>, Rejected>>()?;
-        let (owners, stores) = (Arc::from(&*self.owners), Arc::new(stores));
-        let consistent = self.consistent.get_or_insert_default();
-        consistent.foundings.insert(n_val, Founding { number, epoch: 0, owners, stores });
-        Ok(())
-    }
-
-    /// Begins the next epoch of a founding, if it has the expected one.
-    pub(super) fn raise_epoch(&mut self, n_val: u8, expected: u16) -> Result<(), Rejected> {
-        let foundings = self.consistent.as_mut().map(|it| &mut it.foundings);
-        let founding = foundings.and_then(|it| it.get_mut(&n_val)).ok_or(Rejected::Unfounded)?;
-        if founding.epoch != expected {
-            return Err(Rejected::Stale);
-        }
-        founding.epoch = expected.checked_add(1).ok_or(Rejected::Full)?;
-        Ok(())
+        flaw.or_else(|| self.foundings.values().find_map(|it| it.flaw(founded, prefixes)))
     }
 }

@@ -17,12 +17,14 @@
 //! the ring's version grows whenever what is published changes ([`State::published`]), and not otherwise. A command of
 //! an operator names the version that it was made for: one made for an older state is refused.
 //!
-//! * `changes.rs`: staged changes and commits. * `size.rs`: the number of partitions. * `transition.rs`: the steps of
-//!   the ring. * `plan.rs`: the effects of a commit. * `births.rs`: stores that members have registered.
-//!   * `founding.rs`: first voters of consistent groups. * `policy.rs`: records of the security policy.
-//!   * `sections.rs`: the bytes of these.
-//! * `codec.rs`: the bytes of a state. `command_codec.rs`: those of a command. `refusal_codes.rs`: codes of refusals.
-//!   `fields.rs`: the fields that these have in common.
+//! * `changes.rs`: staged changes and commits. `size.rs`: the number of partitions. `transition.rs`: the steps of the
+//!   ring. `plan.rs`: the effects of a commit.
+//! * `registrations.rs`: stores that members have registered. `groups.rs`: groups founded on them. `policy.rs`: changes
+//!   of the security policy.
+//! * `record.rs`, `step.rs`, `births.rs`, `founding.rs`, `policy_records.rs`: the parts of a state, which know nothing
+//!   of the whole.
+//! * `codec.rs`: the bytes of a state, of which `sections.rs` has the last. `command_codec.rs`: those of a command.
+//!   `refusal_codes.rs`: codes of refusals. `fields.rs`: the fields that these have in common.
 //!
 //! Left out: the claim itself, and the transfer of data.
 
@@ -34,11 +36,14 @@ pub mod command;
 mod command_codec;
 mod fields;
 mod founding;
+mod groups;
 mod plan;
 mod policy;
+mod policy_records;
 mod published;
 mod record;
 mod refusal_codes;
+mod registrations;
 mod sections;
 mod size;
 mod step;
@@ -54,14 +59,14 @@ use ring::{Member, MemberState, NodeId, RingSize, RingVersion};
 
 pub use self::births::{Registration, StoreBirths};
 pub use self::bounds::{
-    MEMBERS_MAX, POLICY_BYTES_MAX, POLICY_CHANGES_BYTES_MAX, POLICY_RECORD_BYTES_MAX, POLICY_RECORDS_MAX,
-    RETIRED_MAX, SLOT_BYTES_MAX, SLOTS_MAX, STAGED_MAX, STORES_MAX, TEXT_BYTES_MAX,
+    FOUNDED_N_VAL_MAX, MEMBERS_MAX, POLICY_BYTES_MAX, POLICY_CHANGES_BYTES_MAX, POLICY_RECORD_BYTES_MAX,
+    POLICY_RECORDS_MAX, RETIRED_MAX, SLOT_BYTES_MAX, SLOTS_MAX, STAGED_MAX, STORES_MAX, TEXT_BYTES_MAX,
 };
 pub use self::command::{Change, Command, Rejected};
 use self::founding::Consistent;
-pub use self::founding::{FOUNDED_N_VAL_MAX, Founding};
+pub use self::founding::Founding;
 pub use self::plan::{Part, Plan};
-pub use self::policy::{PolicyChange, PolicyRecords, changes_bytes};
+pub use self::policy_records::{PolicyChange, PolicyRecords, changes_bytes};
 pub use self::published::Published;
 pub use self::record::{MemberDecision, Record};
 pub use self::step::Step;
@@ -535,6 +540,6 @@ impl State {
             (self.staged_size.is_none_or(|it| is_growth(it) && it <= self.prefixes), "a ring that cannot be"),
         ];
         let flaw = flaws.into_iter().find(|(holds, _)| !holds).map(|(_, flaw)| flaw);
-        flaw.or_else(|| self.consistent.as_ref()?.flaw(self))
+        flaw.or_else(|| self.consistent.as_ref()?.flaw(&self.members, (self.founded, self.prefixes)))
     }
 }

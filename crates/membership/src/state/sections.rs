@@ -13,10 +13,10 @@ use ring::Birth;
 
 use super::State;
 use super::births::{Registration, StoreBirths};
-use super::bounds::{MEMBERS_MAX, STORES_MAX};
+use super::bounds::{FOUNDED_N_VAL_MAX, MEMBERS_MAX, STORES_MAX};
 use super::fields::{count, node, owners, put_owners};
-use super::founding::{Consistent, FOUNDED_N_VAL_MAX, Founding};
-use super::policy::PolicyRecords;
+use super::founding::{Consistent, Founding};
+use super::policy_records::PolicyRecords;
 
 /// Registrations of stores, and foundings.
 const CONSISTENT: u8 = 1;
