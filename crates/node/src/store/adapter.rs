@@ -172,6 +172,14 @@ impl Adapter {
         Ok(items)
     }
 
+    /// Checks relations that hold after each input.
+    pub(super) fn invariants(&self) {
+        assert!(self.backend.is_none() || self.calling.is_none(), "the backend is at home or with a call");
+        assert!(self.away == 0 || self.calling.is_some(), "lookups and scans are away with a call");
+        assert!(self.acknowledged <= self.last_written, "a version is written before it is acknowledged");
+        self.unwritten.invariants();
+    }
+
     /// The backend's name.
     pub fn name(&self) -> &'static str {
         self.kind.name()

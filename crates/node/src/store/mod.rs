@@ -99,6 +99,15 @@ macro_rules! of_any {
 
 /// What all have.
 impl Store {
+    /// Checks relations that hold after each input, of other backends than the engine.
+    pub fn invariants(&self) {
+        match self {
+            Store::Engine(_) => {}
+            Store::Adapter(adapter) => adapter.invariants(),
+            Store::Routed(routed) => routed.invariants(),
+        }
+    }
+
     /// The random id of its life, of which nobody else has dots.
     pub fn incarnation(&self) -> u64 {
         of_any!(self, it => it.incarnation())

@@ -105,6 +105,7 @@ pub struct Unwritten {
 impl Unwritten {
     /// Adds a batch, behind all others.
     pub fn push(&mut self, batch: Batch) {
+        debug_assert!(self.waiting.back().is_none_or(|last| last.seq < batch.seq), "batches are in order");
         self.bytes += batch.bytes;
         for change in &batch.changes {
             match change {
@@ -165,6 +166,14 @@ impl Unwritten {
             }
             self.drops.retain(|(seq, ..)| *seq > batch.seq);
         }
+    }
+
+    /// Checks relations that hold after each input.
+    pub fn invariants(&self) {
+        let first = self.waiting.front().map_or(0, |batch| batch.bytes);
+        assert!(first <= self.bytes, "a batch that waits is counted");
+        let ends = self.drops.first().zip(self.drops.last());
+        assert!(ends.is_none_or(|((first, ..), (last, ..))| first <= last), "drops are in order");
     }
 
     /// Whether a batch waits for a call.

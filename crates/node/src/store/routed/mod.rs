@@ -79,6 +79,14 @@ impl Routed {
         }
     }
 
+    /// Checks relations that hold after each input.
+    pub(super) fn invariants(&self) {
+        assert_eq!(self.stores.len(), self.types.len() + 1, "each type has a store behind the first");
+        assert!(self.merges.len() <= MERGES_MAX, "scans over all stores are bounded");
+        self.numbers.invariants();
+        self.stores.iter().for_each(Store::invariants);
+    }
+
     /// The store of all that is of no type with one of its own.
     pub fn first(&mut self) -> &mut Store {
         &mut self.stores[0]
@@ -187,7 +195,9 @@ impl Routed {
             }
         }
         let seq = self.numbers.take(taken);
-        self.acknowledge();
+        for (store, it) in self.stores.iter().enumerate() {
+            self.numbers.acknowledge(store, it.acknowledged());
+        }
         failed.map_or(Ok(seq), Err)
     }
 
@@ -302,12 +312,6 @@ impl Routed {
         let seq = self.numbers.take([(store, own)]);
         self.numbers.acknowledge(store, self.stores[store].acknowledged());
         seq
-    }
-
-    fn acknowledge(&mut self) {
-        for (store, it) in self.stores.iter().enumerate() {
-            self.numbers.acknowledge(store, it.acknowledged());
-        }
     }
 
     /// Takes what a store tells.

@@ -31,9 +31,19 @@ impl Numbers {
     pub fn take(&mut self, taken: impl IntoIterator<Item = (usize, Seq)>) -> Seq {
         self.last = Seq(self.last.0 + 1);
         for (store, own) in taken {
-            self.waiting[store].push_back((own, self.last));
+            let waiting = &mut self.waiting[store];
+            debug_assert!(waiting.back().is_none_or(|(last, _)| *last < own), "a store's numbers ascend");
+            waiting.push_back((own, self.last));
         }
         self.last
+    }
+
+    /// Checks relations that hold after each input.
+    pub fn invariants(&self) {
+        for (first, last) in self.waiting.iter().filter_map(|waiting| waiting.front().zip(waiting.back())) {
+            assert!(first <= last, "in a store's list both numbers ascend");
+            assert!(last.1 <= self.last, "a write has a number of the row");
+        }
     }
 
     /// A store has acknowledged its own versions up to this one.
