@@ -154,6 +154,8 @@ impl IndexPages {
             self.reads.keys().all(|&scan| env.scan_owners.of(scan) == Some(&ScanOwner::IndexPage)),
             "a page being read has a scan under way"
         );
+        let shards = usize::from(env.knobs.layout.shards);
+        assert!(self.of_shards.is_empty() || self.of_shards.len() == shards, "each shard has its prefixes");
     }
 }
 

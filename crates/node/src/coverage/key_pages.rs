@@ -98,6 +98,8 @@ impl KeyPages {
             self.reads.keys().all(|&scan| env.scan_owners.of(scan) == Some(&ScanOwner::KeyPage)),
             "a page being read has a scan under way"
         );
+        let have_partitions = self.reads.values().all(|reading| !reading.own.is_empty());
+        assert!(have_partitions, "a page is of partitions of this shard");
     }
 }
 

@@ -443,6 +443,11 @@ impl Coverage {
                 .all(|(&question, id)| { self.scans.get(id).is_some_and(|scan| scan.asks(question)) }),
             "each question is of a scan under way"
         );
+        for scan in self.scans.values() {
+            let waits = scan.slow.as_ref().is_none_or(|clock| clock.waits() != scan.is_sending());
+            assert!(waits, "a client waits unless it has an answer to take");
+        }
+        self.looks.invariants();
         self.covering_sets.invariants(env);
         self.key_pages.invariants(env);
         self.index_pages.invariants(env);

@@ -83,6 +83,11 @@ impl ScanClock {
         self.waits_since = Some(now);
     }
 
+    /// Whether the client waits for a part of its answer.
+    pub fn waits(&self) -> bool {
+        self.waits_since.is_some()
+    }
+
     /// Since when the client waits, if no line says so.
     pub fn new_wait(&self) -> Option<Monotonic> {
         self.waits_since.filter(|_| !self.is_slow)

@@ -223,9 +223,13 @@ impl Admission {
     /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         assert_eq!(env.gauges.waiting, self.waiting.len(), "all that wait are counted");
+        let bytes: usize = self.waiting.iter().map(|waiting| waiting.request.value_len()).sum();
+        assert_eq!(env.gauges.waiting_bytes, bytes, "their bytes are counted");
         let in_order = self.waiting.iter().is_sorted_by_key(|waiting| waiting.since);
         assert!(in_order, "the first has waited for longest");
         assert!((WINDOW_MIN..=WORK_MAX).contains(&self.window), "the window stays between its bounds");
+        let Backlog { since, each, .. } = &self.backlog;
+        assert!(each.is_none() || since.is_some(), "a pace is that of passes in which something waited");
     }
 
     fn has_room(&self, gauges: &Gauges) -> bool {

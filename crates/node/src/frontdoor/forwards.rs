@@ -206,5 +206,8 @@ impl Forwards {
         assert_eq!(env.gauges.forwards, self.waiting.len(), "all forwards are counted");
         assert_eq!(self.seen.len(), self.order.len(), "each that has come has its place");
         assert!(self.order.len() <= SEEN_MAX, "the oldest are forgotten");
+        let mut ends = self.order.front().into_iter().chain(self.order.back());
+        assert!(ends.all(|end| self.seen.contains(end)), "each place is of one that has come");
+        self.looks.invariants();
     }
 }

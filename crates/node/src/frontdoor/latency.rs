@@ -47,6 +47,12 @@ impl Histogram {
         self.max = self.max.max(micros);
     }
 
+    /// Checks relations that hold between two times.
+    fn invariants(&self) {
+        assert!(self.count > 0 || self.sum == 0, "a sum is of times");
+        assert!(self.max <= self.sum, "the longest is one of the times");
+    }
+
     /// Adds what another has counted.
     pub fn join(&mut self, other: &Histogram) {
         for (count, more) in self.counts.iter_mut().zip(other.counts.iter()) {
@@ -153,6 +159,13 @@ impl Times {
         self.newest = self.newest.max(slot);
     }
 
+    /// Checks relations that hold after each input.
+    fn invariants(&self) {
+        self.all.invariants();
+        let in_slots: u64 = self.slots.iter().map(Histogram::count).sum();
+        assert!(in_slots <= self.all.count(), "the times of a minute are among all");
+    }
+
     /// Those of the last minute, and all.
     pub fn read(&mut self, now: Monotonic) -> TimesRead {
         self.turn(now);
@@ -240,6 +253,13 @@ impl Latency {
             Timed::ConsistentPut => &mut self.consistent_puts,
         };
         times.add(micros_between(begun, now));
+    }
+
+    /// Checks relations that hold after each input.
+    pub fn invariants(&self) {
+        [&self.gets, &self.puts].into_iter().for_each(Times::invariants);
+        let others = [&self.deletes, &self.indexes, &self.consistent_gets, &self.consistent_puts];
+        others.into_iter().for_each(Histogram::invariants);
     }
 
     /// All of them.

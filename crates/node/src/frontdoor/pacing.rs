@@ -182,6 +182,7 @@ impl Pacer {
         assert_eq!(env.gauges.held, self.held.len(), "all that are held are counted");
         let bytes: usize = self.held.iter().map(|held| held.bytes).sum();
         assert_eq!(self.bytes, bytes, "their bytes are counted");
+        assert_eq!(env.gauges.held_bytes, self.bytes, "the gauge has their bytes");
         let in_order = self.held.iter().is_sorted_by_key(|held| held.since);
         assert!(in_order, "the first was held for longest");
     }

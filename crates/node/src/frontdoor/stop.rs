@@ -81,6 +81,7 @@ impl CleanStop {
         assert_eq!(env.gauges.is_stopping, self.0.is_some(), "other nodes are told of the stop");
         if let Some(stopping) = &self.0 {
             assert!(stopping.begun <= requests_begun(env), "requests that were begun stay begun");
+            assert!(!stopping.unheard.contains(&env.peers.here()), "a node tells others of its stop");
         }
     }
 }

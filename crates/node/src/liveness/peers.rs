@@ -374,6 +374,7 @@ impl Peers {
     /// Checks relations that hold after each input.
     pub fn invariants(&self) {
         assert!(self.peers.is_sorted_by_key(|peer| peer.node), "peers are found by their numbers");
+        assert!(self.pinged.is_none_or(|at| self.quiet_pinged <= at), "quiet peers are asked with others");
         for peer in &self.peers {
             assert!(peer.node != self.here, "a node is no peer of itself");
             assert!(!peer.up || peer.life.is_some(), "a peer that is up has told its process");

@@ -105,6 +105,13 @@ impl Requests {
     /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         self.tasks.invariants(&env.gauges);
+        self.looks.invariants();
+        let (now, wakes) = (env.clock.now(), env.deadlines.earliest());
+        for (seq, id, deadline) in self.tasks.awaited() {
+            assert!(env.awaiting.has(seq, Waiter::Task(id)), "a task that waits for its write is told of it");
+            let is_in_time = deadline <= now || wakes.is_some_and(|wakes| wakes <= deadline);
+            assert!(is_in_time, "the shard wakes at the deadline of a task");
+        }
     }
 
     /// Begins a client's request.

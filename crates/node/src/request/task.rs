@@ -456,6 +456,8 @@ impl TaskTable {
     pub fn invariants(&self, gauges: &Gauges) {
         assert_eq!(gauges.tasks, self.parked.len(), "all tasks are counted");
         assert!(gauges.replied <= gauges.tasks, "tasks that have replied are tasks");
+        assert!(self.lingering.len() <= LINGERING_MAX, "the oldest that linger are told to wait no longer");
+        assert!(self.actions.is_empty(), "actions are executed in the step that asks for them");
         // Each of a few: with many this would cost more than the tasks.
         if self.parked.len() <= CHECKED_MAX {
             self.parked.values().for_each(|task| task.coordinator.invariants());
@@ -463,7 +465,33 @@ impl TaskTable {
             assert_eq!(held, self.busy.len(), "a busy key is held by one task");
             let replied = self.parked.values().filter(|task| task.answered).count();
             assert_eq!(replied, gauges.replied, "all that have replied are counted");
+            let bytes: usize = self.parked.values().map(|task| task.bytes).sum();
+            assert_eq!(bytes, gauges.task_bytes, "bytes of values are counted");
+            let asking = self.parked.values().filter(|task| task.asks).count();
+            assert!(asking <= self.late.len(), "a task that asks is told when that takes long");
+            self.parked.iter().for_each(|(id, task)| self.check_parked(*id, task));
         }
+    }
+
+    fn check_parked(&self, id: u64, task: &Task) {
+        assert!(!task.is_over(), "a task that is over is parked no more");
+        if let BlockedOn::Key(_) = task.waits {
+            assert!(!task.holds_key, "a task does not wait for its own write");
+            let waiting = self.busy.get(&task.key);
+            assert!(
+                waiting.is_some_and(|waiting| waiting.contains(&id)),
+                "a write behind another is in its queue"
+            );
+        }
+    }
+
+    /// Some of the tasks that wait for their writes, for the invariants: each write, the name of its task, and the
+    /// deadline of that.
+    pub fn awaited(&self) -> impl Iterator<Item = (Seq, u64, Monotonic)> {
+        self.parked.iter().take(CHECKED_MAX).filter_map(|(id, task)| match task.waits {
+            BlockedOn::Written(seq) => Some((seq, *id, task.deadline)),
+            _ => None,
+        })
     }
 
     /// The oldest epoch that parked work goes by.

@@ -28,6 +28,11 @@ impl Awaiting {
         self.0.insert((seq, waiter));
     }
 
+    /// Whether this token was left.
+    pub fn has(&self, seq: Seq, waiter: Waiter) -> bool {
+        self.0.contains(&(seq, waiter))
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -158,7 +158,13 @@ impl Env {
         let (acknowledged, written) = (self.store.acknowledged(), self.store.last_written());
         assert!(acknowledged <= written, "a version is written before it is acknowledged");
         assert!(self.awaiting.last().is_none_or(|seq| seq <= written), "an awaited version was written");
+        let (members, here) = (&self.topology.members, self.peers.here());
+        assert_eq!(members.here(), here, "a shard is of one node");
+        let others = members.count() - usize::from(members.has(here));
+        assert_eq!(self.peers.all().count(), others, "peers are the other members");
         self.gauges.invariants();
+        self.latency.invariants();
+        self.store.invariants();
         self.topology.invariants();
     }
 

@@ -43,6 +43,8 @@ impl SlowLog {
         let now = self.written.back().map_or(now, |last| now.max(*last));
         push(&mut self.written, now, LINES_PER_SECOND);
         push(&mut self.kept, Arc::clone(&line), LINES_KEPT);
+        debug_assert!(self.written.iter().is_sorted(), "the oldest line is the first");
+        debug_assert!(self.kept.len() >= self.written.len(), "the last lines are kept");
         Some(line)
     }
 
@@ -71,6 +73,7 @@ fn push<T>(queue: &mut VecDeque<T>, new: T, most: usize) {
         queue.pop_front();
     }
     queue.push_back(new);
+    debug_assert!(queue.len() <= most, "a queue is within its bound");
 }
 
 #[cfg(test)]

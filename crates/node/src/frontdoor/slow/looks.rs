@@ -55,6 +55,11 @@ impl SlowLooks {
         now.0.checked_sub(nanos).map(Monotonic)
     }
 
+    /// Checks relations that hold after each input.
+    pub fn invariants(&self) {
+        assert!(self.earliest <= self.next, "looks are some time apart");
+    }
+
     /// Whether there is room for a line. Without it the look is over, and the next one waits for it.
     pub fn have_room(&mut self, env: &Env, now: Monotonic) -> bool {
         let room_at = env.knobs.slow.room_at();
