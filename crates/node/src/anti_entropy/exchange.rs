@@ -562,6 +562,13 @@ impl Exchanges {
         let looks = self.looking.values().any(|looking| looking.whose == Whose::Ours);
         assert!(is_busy || !asks, "a question about a tree is of the exchange under way");
         assert!(is_busy || !looks, "a fold for keys is of the exchange under way");
+        if let Some(question) = &self.question {
+            assert!(question.roots.len() <= ROOTS_MAX, "the roots of a question are bounded");
+            assert!(asks || !is_busy, "roots are asked for between exchanges");
+            let with = self.current.as_ref().map(|current| current.with);
+            assert!(with.is_none_or(|with| with == question.to), "an exchange asks its own node");
+        }
+        self.share.invariants();
         let theirs = self.looking.values().filter(|looking| looking.whose != Whose::Ours).count();
         assert!(theirs <= FOLDS_MAX, "folds for other nodes are bounded");
         assert!(self.paused.len() <= PAUSED_MAX, "exchanges that pause are bounded");

@@ -84,6 +84,8 @@ impl HintRounds {
             assert!(round.active || round.waiting.is_empty(), "hints wait in a round that goes on");
             assert!(round.active || round.next.is_none(), "pages are left in a round that goes on");
             assert!(round.under_way <= UNDER_WAY_MAX, "few deliveries of a round are under way");
+            assert!(round.active || round.scan.is_none(), "a page is read for a round that goes on");
+            assert!(round.scan.is_none() || round.waiting.is_empty(), "a page is read when none is left");
             let of = round.scan.and_then(|scan| self.scans.get(&scan));
             assert_eq!(of.is_some(), round.scan.is_some(), "the page of a round has a scan");
             assert!(of.is_none_or(|of| of == node), "a scan reads hints of one node, and its round knows it");

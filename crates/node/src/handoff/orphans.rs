@@ -132,6 +132,10 @@ impl OrphanedRanges {
         assert!(self.scan.is_none() || self.again.is_none(), "the next look is set when one has ended");
         assert!(!self.clean || self.found.is_empty(), "all that was found is dropped before a look is clean");
         assert!(!self.clean || self.hinted.is_empty(), "hints go home before all is clean");
+        assert!(!self.clean || self.scan.is_none(), "all is clean when a look has ended");
+        assert!(!self.kept_for.contains(&env.peers.here()), "hints are kept for other nodes");
+        assert!(self.left.len() <= LEFT_MAX, "few rings are remembered");
+        assert!(self.pause <= PAUSE_MAX, "the pause is bounded");
     }
 
     /// A ring is left.

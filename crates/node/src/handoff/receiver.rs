@@ -150,8 +150,11 @@ impl InboundTransfers {
         let is_owner = owner.is_none_or(|owner| owner == Some(&ScanOwner::InboundCheckpoints));
         assert!(is_owner, "the scan for checkpoints is under way");
         assert!(self.target.is_some() || self.pulls.is_empty(), "transfers are for a target");
+        assert!(self.loaded || self.pulls.is_empty(), "transfers begin where their checkpoints say");
         for pull in self.pulls.values() {
             assert!(pull.question.is_none() || !pull.saving, "a checkpoint comes before the next question");
+            assert!(pull.question.is_none() || !pull.left.is_empty(), "a question is about what is left");
+            assert!(!pull.saving || !env.awaiting.is_empty(), "a checkpoint is waited for");
             assert!(pull.since <= pull.moved, "a transfer goes on after it has begun");
             assert!(pull.failures > 0 || pull.reason.is_none(), "the reason is of the last failure");
         }

@@ -90,6 +90,7 @@ impl OutboundTransfers {
             );
             let transfer = self.transfers.get(name);
             assert!(transfer.is_none_or(|it| it.under_way == 0), "keys are sent when they are known");
+            assert!(transfer.is_none_or(|it| it.waiting.is_empty()), "keys are looked for when none is left");
         }
         for transfer in self.transfers.values() {
             assert!(
@@ -97,9 +98,14 @@ impl OutboundTransfers {
                 "each object that was sent is a key that was dealt with"
             );
             assert!(transfer.objects > 0 || transfer.bytes == 0, "bytes are of objects that were sent");
+            assert!(!transfer.own.is_empty(), "a part is of partitions of this shard");
+            let mut lost = transfer.lost.iter();
+            let are_own = lost.all(|prefix| transfer.own.binary_search(prefix).is_ok());
+            assert!(are_own, "a part tells of losses in its own partitions");
         }
         let is_slice_of_one = self.throttle.under_way().is_none_or(|name| self.transfers.contains_key(&name));
         assert!(is_slice_of_one, "a slice ends with its transfer");
+        self.throttle.invariants();
     }
 
     /// Writes up to here may have been confirmed to others without being passed on.

@@ -61,6 +61,14 @@ impl HandoffThrottle {
         }
     }
 
+    /// Checks relations that hold after each input.
+    pub fn invariants(&self) {
+        let Some(slice) = &self.slice else { return };
+        assert_eq!(slice.of, self.last, "the turn is that of the slice");
+        assert!(slice.left <= SLICE_KEYS, "a slice is a few keys");
+        assert!(self.next <= slice.began, "a slice begins after the pause");
+    }
+
     /// Whether this copy may send one more key of its slice, which is then counted as sent.
     pub fn take(&mut self, copy: u64) -> bool {
         let slice = self.slice.as_mut().filter(|slice| slice.of == copy && slice.left > 0);

@@ -169,6 +169,8 @@ impl ResetMemory {
         );
         let confirmed = self.confirmed.values();
         assert!(confirmed.map(|it| it.applied).all(|it| it <= applied), "so are confirmations");
+        assert!(!self.confirmed.contains_key(&env.peers.here()), "other members confirm");
+        assert!(self.unkept.is_empty() || env.knobs.id == KEEPER, "one shard writes changes");
     }
 
     /// Writes again the changes that could not be written, as they are in force now.

@@ -253,11 +253,13 @@ impl PropsSpread {
     /// Checks relations that hold after each input.
     pub fn invariants(&self, env: &Env) {
         assert_eq!(env.gauges.metadata, self.changes.len(), "all changes are counted");
+        assert!(self.changes.is_empty() || env.knobs.id == KEEPER, "one shard spreads changes");
         for spread in self.changes.values() {
             assert!(spread.shards < env.knobs.layout.shards, "this shard has it in force already");
             let is_at_start = spread.shards + 1 == env.knobs.layout.shards;
             assert!(spread.written || is_at_start, "other shards are told when it is written");
             assert!(spread.written || !env.awaiting.is_empty(), "its write is waited for");
+            assert!(!spread.nodes.contains(&env.peers.here()), "other nodes are told");
         }
     }
 

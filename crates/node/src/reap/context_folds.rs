@@ -110,6 +110,9 @@ impl ContextFolds {
         let known = self.waiting.len() + self.under_way + self.pausing.len();
         assert_eq!(self.keys.len(), known, "a key waits, is folded, or pauses");
         assert!(self.under_way <= UNDER_WAY_MAX, "few folds are under way");
+        assert!(known <= KEYS_MAX, "keys are bounded");
+        let ends = self.pausing.front().zip(self.pausing.back());
+        assert!(ends.is_none_or(|((first, _), (last, _))| first <= last), "the first pause ends first");
     }
 
     /// A fold is over.

@@ -182,6 +182,9 @@ impl Reaper {
         assert!(self.under_way <= UNDER_WAY_MAX, "few are under way");
         let begun = self.proposals.values().filter(|proposal| proposal.is_under_way).count();
         assert_eq!(begun, self.under_way, "those under way are known as such");
+        let mut newer = self.proposals.values().filter(|proposal| proposal.newer.is_some());
+        debug_assert!(newer.all(|proposal| proposal.is_under_way), "a tombstone that waits is the newest");
+        assert!(known <= WAITING_MAX + UNDER_WAY_MAX, "proposals are bounded");
     }
 }
 

@@ -286,6 +286,9 @@ impl Sweeper {
         assert!(!self.has_more || !self.found.is_empty(), "more of the found keys are to be read");
         assert!(self.found.len() <= 2 * PART_TOMBSTONES_MAX, "a part begins when all found were read");
         assert!(self.refused.len() <= REFUSED_MAX, "the next pass finds keys beyond the bound");
+        assert!(self.left <= READS_OF_TICK_MAX, "few reads begin between two ticks");
+        let mut pauses = [self.pause, self.refused_pause].into_iter();
+        assert!(pauses.all(|pause| (SOON..=PERIOD).contains(&pause)), "pauses stay between their bounds");
     }
 }
 
