@@ -6,15 +6,14 @@
 use crate::report::{Heading, Report};
 use crate::rows::Spec;
 use crate::{Result, ending, machine, sys};
-use clap::{Args, ValueEnum};
-use std::fmt::Debug;
+use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// How any set is taken.
+/// How a set is taken.
 #[derive(Args, Clone, Debug)]
-struct How {
+pub struct Options {
     /// End within ten minutes on two cores; says what it leaves out.
     #[arg(long)]
     quick: bool,
@@ -24,16 +23,9 @@ struct How {
     /// Measure this binary; without it, one that is built from the tree as it is.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-}
-
-/// How a set of such parts is taken.
-#[derive(Args, Clone, Debug)]
-pub struct Options<Name: ValueEnum + Send + Sync + 'static> {
-    #[command(flatten)]
-    how: How,
-    /// Only these parts. The page is not written then.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Name>,
+    /// Only these parts; an unknown name lists all. The page is not written then.
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    only: Vec<String>,
 }
 
 /// What the parts of a set share.
@@ -47,9 +39,9 @@ pub struct Context<Plan> {
 }
 
 /// A part: rows that are filled together.
-pub struct Part<Name, Plan> {
+pub struct Part<Plan> {
     /// What it is called on the command line.
-    pub name: Name,
+    pub name: &'static str,
     /// Its rows.
     pub specs: fn() -> Vec<Spec>,
     /// Fills them.
@@ -57,31 +49,33 @@ pub struct Part<Name, Plan> {
 }
 
 /// A set.
-pub struct Set<Name: 'static, Plan: 'static> {
+pub struct Set<Plan: 'static> {
     /// Its name on the command line, and of its page.
     pub name: &'static str,
     /// The title of its page.
     pub title: &'static str,
     /// How its figures are taken, for its page.
     pub method: &'static str,
+    /// The plans of a full run and of a quick one.
+    pub plans: [Plan; 2],
     /// Whether it measures the binary, and not this process.
     pub needs_binary: bool,
     /// What a quick run leaves out.
     pub quick_leaves_out: &'static str,
     /// Its parts, in the order in which they run.
-    pub parts: &'static [Part<Name, Plan>],
+    pub parts: &'static [Part<Plan>],
 }
 
-impl<Name: Debug + PartialEq + ValueEnum + Send + Sync, Plan: Copy> Set<Name, Plan> {
-    /// Measures, prints, writes the page. The plan is the full one, or that of a quick run; `flags` are further ones of
-    /// this run.
-    pub fn run(&self, [full, quick]: [Plan; 2], options: &Options<Name>, flags: &str) -> Result<()> {
-        let Options { how, only } = options;
-        let plan = if how.quick { quick } else { full };
+impl<Plan: Copy> Set<Plan> {
+    /// Measures, prints, writes the page; `flags` are further ones of this run.
+    pub fn run(&self, options: &Options, flags: &str) -> Result<()> {
+        let Options { quick, keep, binary, only } = options;
+        self.check_names(only)?;
+        let plan = self.plans[usize::from(*quick)];
         let begin = Instant::now();
         let root = sys::workspace()?;
         let target = sys::target(root)?;
-        let binary = match &how.binary {
+        let binary = match binary {
             Some(binary) => std::path::absolute(binary)?,
             None if self.needs_binary => sys::build("annulet", root, &target, "")?,
             None => PathBuf::new(),
@@ -89,56 +83,70 @@ impl<Name: Debug + PartialEq + ValueEnum + Send + Sync, Plan: Copy> Set<Name, Pl
         let folders = target.join("figures");
         fs::create_dir_all(&folders)?;
         let mut folder = tempfile::Builder::new().prefix(&format!("{}-", self.name)).tempdir_in(folders)?;
-        folder.disable_cleanup(how.keep);
+        folder.disable_cleanup(*keep);
         let context = Context { plan, binary, home: folder.path().to_owned() };
 
         let mut report = Report::default();
-        if how.quick {
+        if *quick {
             report.remark(self.quick_leaves_out);
         }
-        for part in self.parts.iter().filter(|part| only.is_empty() || only.contains(&part.name)) {
-            part.run(&context, &mut report, how.keep)?;
+        for part in
+            self.parts.iter().filter(|part| only.is_empty() || only.iter().any(|name| name == part.name))
+        {
+            part.run(&context, &mut report, *keep)?;
         }
         if only.is_empty() {
-            self.write_page(root, &context, how, flags, &report)?;
+            self.write_page(root, &context, options, flags, &report)?;
         }
-        if how.keep {
+        if *keep {
             eprintln!("figures: kept {}", context.home.display());
         }
         eprintln!("figures: {:.0} s; {}", begin.elapsed().as_secs_f64(), report.summary());
         Ok(())
     }
 
+    /// An error if there is no part of such a name.
+    fn check_names(&self, only: &[String]) -> Result<()> {
+        let parts: Vec<&str> = self.parts.iter().map(|part| part.name).collect();
+        match only.iter().find(|name| !parts.contains(&name.as_str())) {
+            Some(name) => Err(format!("no part is called {name}; there are {}", parts.join(", ")).into()),
+            None => Ok(()),
+        }
+    }
+
     fn write_page(
         &self,
         root: &Path,
         context: &Context<Plan>,
-        how: &How,
+        options: &Options,
         flags: &str,
         report: &Report,
     ) -> Result<()> {
-        let quick = if how.quick { " --quick" } else { "" };
-        let binary =
-            how.binary.as_ref().map(|binary| format!(" --binary {}", binary.display())).unwrap_or_default();
+        let quick = if options.quick { " --quick" } else { "" };
+        let binary = options
+            .binary
+            .as_ref()
+            .map(|binary| format!(" --binary {}", binary.display()))
+            .unwrap_or_default();
         let heading = Heading {
             title: self.title,
             machine: &machine::describe(&context.home),
             commit: &machine::commit(root),
             command: &format!("cargo xtask figures {}{quick}{binary}{flags}", self.name),
-            method: self.method,
+            method: self.method.trim_ascii_end(),
         };
         report.write(&root.join(format!("docs/benchmarks/{}.md", self.name)), &heading)
     }
 }
 
-impl<Name: Debug, Plan> Part<Name, Plan> {
+impl<Plan> Part<Plan> {
     fn run(&self, context: &Context<Plan>, report: &mut Report, keep: bool) -> Result<()> {
         let begin = Instant::now();
         let failure = (self.run)(context, report).err();
         ending::stop_if_ending();
         let why = failure.map_or("not measured".to_owned(), |failure| failure.to_string());
         report.fail_rest((self.specs)(), &why)?;
-        eprintln!("figures: {:?} took {:.0} s", self.name, begin.elapsed().as_secs_f64());
+        eprintln!("figures: {} took {:.0} s", self.name, begin.elapsed().as_secs_f64());
         if !keep {
             // Gigabytes that the next part's writes would otherwise compete with.
             fs::remove_dir_all(&context.home)?;
@@ -153,8 +161,15 @@ mod tests {
     use super::*;
 
     /// The names of all rows of a set.
-    fn names<Name, Plan>(set: &Set<Name, Plan>) -> Vec<String> {
+    fn names<Plan>(set: &Set<Plan>) -> Vec<String> {
         set.parts.iter().flat_map(|part| (part.specs)()).map(|spec| spec.row).collect()
+    }
+
+    #[test]
+    fn an_unknown_part_is_refused() {
+        let check = |name: &str| crate::quorum::SET.check_names(&["cpu".to_owned(), name.to_owned()]);
+        check("forms").unwrap();
+        assert_eq!(check("other").unwrap_err().to_string(), "no part is called other; there are cpu, forms");
     }
 
     #[test]

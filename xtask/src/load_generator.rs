@@ -1,32 +1,21 @@
 //! The figures of the load generator itself: `cargo xtask figures bench`.
 //!
-//! What it can do where nothing is in its way ([`Part::Null`]), what it costs against a node and whether it keeps a
-//! rate ([`Part::Node`]), and whether a node that is stopped for a moment shows as the latencies that it caused
-//! ([`Part::Stop`]). That planted faults are found and named is a test of `bench`.
+//! What it can do where nothing is in its way ([`null()`]), what it costs against a node and whether it keeps a
+//! rate ([`node()`]), and whether a node that is stopped for a moment shows as the latencies that it caused
+//! ([`stop()`]). That planted faults are found and named is a test of `bench`.
 
 use crate::Result;
-use crate::figures::{self, Options, Part as Run, Set};
+use crate::figures::{self, Part, Set};
 use crate::load;
 use crate::nodes::{Cluster, Setup};
 use crate::report::Report;
 use crate::rows::{Bar, Spec};
 use crate::stats::median;
 use bench::Workload;
-use clap::ValueEnum;
 use results::{Kind, Results, Summary};
 use rustix::process::{Pid, Signal, kill_process};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    /// Operations a second against nothing.
-    Null,
-    /// Its own cost against a node, and an open loop.
-    Node,
-    /// A node that is stopped for a moment.
-    Stop,
-}
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -53,25 +42,19 @@ const STOP_RATE: f64 = 2000.0;
 /// Latencies above this are counted: half of what the stop lasts.
 const STOP_LONG_NS: u64 = 50_000_000;
 
-const METHOD: &str = include_str!("../method/bench.md").trim_ascii_end();
-
-pub const SET: Set<Part, Plan> = Set {
+pub const SET: Set<Plan> = Set {
     name: "bench",
     title: "The load generator",
-    method: METHOD,
+    method: include_str!("../method/bench.md"),
+    plans: [FULL, QUICK],
     needs_binary: true,
     quick_leaves_out: "quick: no row is left out, but runs are shorter (4 s instead of 10 s) and fewer (3 instead of 5)",
     parts: &[
-        Run { name: Part::Null, specs: null_specs, run: null },
-        Run { name: Part::Node, specs: node_specs, run: node },
-        Run { name: Part::Stop, specs: stop_specs, run: stop },
+        Part { name: "null", specs: null_specs, run: null },
+        Part { name: "node", specs: node_specs, run: node },
+        Part { name: "stop", specs: stop_specs, run: stop },
     ],
 };
-
-/// Measures, prints, writes the page.
-pub fn run(options: &Options<Part>) -> Result<()> {
-    SET.run([FULL, QUICK], options, "")
-}
 
 /// Runs a workload. An error if the store was wrong.
 fn run_workload(name: &str, text: &str) -> Result<(Summary, Results)> {

@@ -76,29 +76,29 @@ enum Figures {
     /// One node: CPU per operation, also by HTTP, group commit, journal reads, memory, start.
     FirstLight(first_light::Options),
     /// Three nodes: CPU per operation, forms of reads.
-    Quorum(Options<quorum::Part>),
+    Quorum(Options),
     /// Three nodes: consistent bucket types beside eventual ones, and beside etcd.
-    Strong(Options<strong::Part>),
+    Strong(Options),
     /// Three nodes: cost of metrics and health answers, and of scrapes under load.
-    Operations(Options<operations::Part>),
+    Operations(Options),
     /// TLS, logins and limits beside requests without them; guesses, half-open handshakes, a revoke.
-    Security(Options<security::Part>),
+    Security(Options),
     /// The source files: methods, circles of files, long functions, asserts, files of a GET.
-    House(Options<house::Part>),
+    House(Options),
     /// The load generator itself: what it can do, what it costs, whether it tells the truth.
-    Bench(Options<load_generator::Part>),
+    Bench(Options),
 }
 
 impl Figures {
     fn run(&self) -> Result<()> {
         match self {
             Figures::FirstLight(options) => first_light::run(options),
-            Figures::Quorum(options) => quorum::run(options),
-            Figures::Strong(options) => strong::run(options),
-            Figures::Operations(options) => operations::run(options),
-            Figures::Security(options) => security::run(options),
-            Figures::House(options) => house::run(options),
-            Figures::Bench(options) => load_generator::run(options),
+            Figures::Quorum(options) => quorum::SET.run(options, ""),
+            Figures::Strong(options) => strong::SET.run(options, ""),
+            Figures::Operations(options) => operations::SET.run(options, ""),
+            Figures::Security(options) => security::SET.run(options, ""),
+            Figures::House(options) => house::SET.run(options, ""),
+            Figures::Bench(options) => load_generator::SET.run(options, ""),
         }
     }
 }

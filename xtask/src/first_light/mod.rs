@@ -9,34 +9,21 @@ mod io;
 mod size;
 mod sync;
 
-use crate::figures::{self, Set};
+use crate::Result;
+use crate::figures::{self, Part, Set};
 use crate::measure::Window;
 use crate::nodes::Setup;
-use crate::{Result, figures::Part as Run};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::time::Duration;
 
 /// How the figures of first light are taken.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     #[command(flatten)]
-    all: figures::Options<Part>,
+    all: figures::Options,
     /// Shards of the measured server; without it, the server's own default.
     #[arg(long)]
     shards: Option<u16>,
-}
-
-/// A part of a run: rows that share a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    /// CPU per operation at durability `none`, beside Redis and by HTTP.
-    Cpu,
-    /// Group commit and latency at durability `sync`.
-    Sync,
-    /// Reads per operation.
-    Io,
-    /// Memory and start with a million objects.
-    Size,
 }
 
 /// Objects under the rows of CPU and reads per operation.
@@ -94,11 +81,6 @@ const QUICK: Plan = Plan {
     shards: None,
 };
 
-const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but each is measured shorter (1.2 s instead of 4 s) and \
-    less often (3 rounds instead of 5; 20 slices of latency at sync instead of 60; 3 starts instead of 5)";
-
-const METHOD: &str = include_str!("../../method/first-light.md").trim_ascii_end();
-
 type Context = figures::Context<Plan>;
 
 impl Context {
@@ -112,23 +94,25 @@ impl Context {
     }
 }
 
-pub const SET: Set<Part, Plan> = Set {
+pub const SET: Set<Plan> = Set {
     name: "first-light",
     title: "First light",
-    method: METHOD,
+    method: include_str!("../../method/first-light.md"),
+    plans: [FULL, QUICK],
     needs_binary: true,
-    quick_leaves_out: QUICK_LEAVES_OUT,
+    quick_leaves_out: "quick: no row is left out, but each is measured shorter (1.2 s instead of 4 s) and less \
+        often (3 rounds instead of 5; 20 slices of latency at sync instead of 60; 3 starts instead of 5)",
     parts: &[
-        Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },
-        Run { name: Part::Sync, specs: sync::specs, run: sync::run },
-        Run { name: Part::Io, specs: io::specs, run: io::run },
-        Run { name: Part::Size, specs: size::specs, run: size::run },
+        Part { name: "cpu", specs: cpu::specs, run: cpu::run },
+        Part { name: "sync", specs: sync::specs, run: sync::run },
+        Part { name: "io", specs: io::specs, run: io::run },
+        Part { name: "size", specs: size::specs, run: size::run },
     ],
 };
 
 /// Measures, prints, writes the page.
 pub fn run(options: &Options) -> Result<()> {
-    let plans = [FULL, QUICK].map(|plan| Plan { shards: options.shards, ..plan });
+    let plans = SET.plans.map(|plan| Plan { shards: options.shards, ..plan });
     let flags = options.shards.map(|shards| format!(" --shards {shards}")).unwrap_or_default();
-    SET.run(plans, &options.all, &flags)
+    Set { plans, ..SET }.run(&options.all, &flags)
 }

@@ -8,36 +8,19 @@ mod get;
 mod source;
 mod tree;
 
-use crate::Result;
-use crate::figures::{self, Options, Part as Run, Set};
-use clap::ValueEnum;
-
-/// A part of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    /// Counts of the source files.
-    Tree,
-    /// Files that a GET executes.
-    Get,
-}
-
-const METHOD: &str = include_str!("../../method/house.md").trim_ascii_end();
+use crate::figures::{self, Part, Set};
 
 type Context = figures::Context<()>;
 
-pub const SET: Set<Part, ()> = Set {
+pub const SET: Set<()> = Set {
     name: "house",
     title: "The house",
-    method: METHOD,
+    method: include_str!("../../method/house.md"),
+    plans: [(), ()],
     needs_binary: false,
     quick_leaves_out: "quick: nothing is left out",
     parts: &[
-        Run { name: Part::Tree, specs: tree::specs, run: tree::run },
-        Run { name: Part::Get, specs: get::specs, run: get::run },
+        Part { name: "tree", specs: tree::specs, run: tree::run },
+        Part { name: "get", specs: get::specs, run: get::run },
     ],
 };
-
-/// Measures, prints, writes the page.
-pub fn run(options: &Options<Part>) -> Result<()> {
-    SET.run([(), ()], options, "")
-}

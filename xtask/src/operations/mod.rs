@@ -14,11 +14,10 @@ mod load;
 mod packages;
 mod slow;
 
-use crate::figures::{self, Options, Set};
+use crate::Result;
+use crate::figures::{self, Part, Set};
 use crate::measure::Window;
 use crate::nodes::{Cluster, Setup};
-use crate::{Result, figures::Part as Run};
-use clap::ValueEnum;
 use std::time::Duration;
 
 /// How many nodes: the bar on the bytes of a scrape is that of three.
@@ -26,21 +25,6 @@ const NODES: u16 = 3;
 
 /// Objects on the nodes.
 const OBJECTS: u64 = 100_000;
-
-/// A part of a run: rows that belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    /// CPU, time, bytes and series of single answers, from nodes without load.
-    Answers,
-    /// Latency of reads, with and without scrapes.
-    Load,
-    /// Latency of reads by the histograms of the nodes, and by the load generator.
-    Histogram,
-    /// The log of slow requests: its cost, and its line about a paused replica.
-    Slow,
-    /// The packages that were made: complaints, exposure, sizes.
-    Packages,
-}
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -69,11 +53,6 @@ const QUICK: Plan = Plan {
     window: Window { warm_up: Duration::from_millis(200), time: Duration::from_secs(3) },
 };
 
-const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but a round has fewer requests (500 instead of 2,000), \
-    shorter loads (3 s instead of 8 s), and there are 5 rounds instead of 7";
-
-const METHOD: &str = include_str!("../../method/operations.md").trim_ascii_end();
-
 type Context = figures::Context<Plan>;
 
 impl Context {
@@ -85,22 +64,19 @@ impl Context {
     }
 }
 
-pub const SET: Set<Part, Plan> = Set {
+pub const SET: Set<Plan> = Set {
     name: "operations",
     title: "Operations",
-    method: METHOD,
+    method: include_str!("../../method/operations.md"),
+    plans: [FULL, QUICK],
     needs_binary: true,
-    quick_leaves_out: QUICK_LEAVES_OUT,
+    quick_leaves_out: "quick: no row is left out, but a round has fewer requests (500 instead of 2,000), shorter \
+        loads (3 s instead of 8 s), and there are 5 rounds instead of 7",
     parts: &[
-        Run { name: Part::Answers, specs: answers::specs, run: answers::run },
-        Run { name: Part::Load, specs: load::specs, run: load::run },
-        Run { name: Part::Histogram, specs: histogram::specs, run: histogram::run },
-        Run { name: Part::Slow, specs: slow::specs, run: slow::run },
-        Run { name: Part::Packages, specs: packages::specs, run: packages::run },
+        Part { name: "answers", specs: answers::specs, run: answers::run },
+        Part { name: "load", specs: load::specs, run: load::run },
+        Part { name: "histogram", specs: histogram::specs, run: histogram::run },
+        Part { name: "slow", specs: slow::specs, run: slow::run },
+        Part { name: "packages", specs: packages::specs, run: packages::run },
     ],
 };
-
-/// Measures, prints, writes the page.
-pub fn run(options: &Options<Part>) -> Result<()> {
-    SET.run([FULL, QUICK], options, "")
-}

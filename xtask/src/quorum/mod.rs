@@ -8,11 +8,10 @@
 mod cpu;
 mod forms;
 
-use crate::figures::{self, Options, Set};
+use crate::Result;
+use crate::figures::{self, Part, Set};
 use crate::measure::Window;
 use crate::nodes::Setup;
-use crate::{Result, figures::Part as Run};
-use clap::ValueEnum;
 use std::time::Duration;
 
 /// How many nodes; each has a copy of everything.
@@ -20,15 +19,6 @@ const NODES: u16 = 3;
 
 /// Objects under all rows but those of the forms of reads.
 const OBJECTS: u64 = 100_000;
-
-/// A part of a run: rows that belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    /// CPU per operation at durability `none` and `sync`, and frames per write.
-    Cpu,
-    /// Bytes between nodes and CPU of the forms of reads.
-    Forms,
-}
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -57,11 +47,6 @@ const QUICK: Plan = Plan {
     form_rounds: 1,
 };
 
-const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but each is measured shorter (1.2 s instead of 4 s) and \
-    less often (3 rounds instead of 5; 1 of the forms of reads instead of 3)";
-
-const METHOD: &str = include_str!("../../method/quorum.md").trim_ascii_end();
-
 type Context = figures::Context<Plan>;
 
 impl Context {
@@ -71,19 +56,16 @@ impl Context {
     }
 }
 
-pub const SET: Set<Part, Plan> = Set {
+pub const SET: Set<Plan> = Set {
     name: "quorum",
     title: "Quorum",
-    method: METHOD,
+    method: include_str!("../../method/quorum.md"),
+    plans: [FULL, QUICK],
     needs_binary: true,
-    quick_leaves_out: QUICK_LEAVES_OUT,
+    quick_leaves_out: "quick: no row is left out, but each is measured shorter (1.2 s instead of 4 s) and less \
+        often (3 rounds instead of 5; 1 of the forms of reads instead of 3)",
     parts: &[
-        Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },
-        Run { name: Part::Forms, specs: forms::specs, run: forms::run },
+        Part { name: "cpu", specs: cpu::specs, run: cpu::run },
+        Part { name: "forms", specs: forms::specs, run: forms::run },
     ],
 };
-
-/// Measures, prints, writes the page.
-pub fn run(options: &Options<Part>) -> Result<()> {
-    SET.run([FULL, QUICK], options, "")
-}

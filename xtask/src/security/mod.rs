@@ -20,33 +20,12 @@ mod node;
 mod requests;
 mod revoke;
 
-use crate::Result;
-use crate::figures::{self, Options, Part as Run, Set};
+use crate::figures::{self, Part, Set};
 use crate::measure::Window;
-use clap::ValueEnum;
 use std::time::Duration;
 
 /// Objects that reads ask for.
 const OBJECTS: u64 = 50_000;
-
-/// A part of a run: rows that belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    /// Check of a request, comparison of versions.
-    Checks,
-    /// CPU of requests.
-    Requests,
-    /// CPU of handshakes.
-    Handshakes,
-    /// Memory of idle connections.
-    Idle,
-    /// Wrong passwords.
-    Guesses,
-    /// Half-open handshakes.
-    Flood,
-    /// A revoke at three nodes.
-    Revoke,
-}
 
 /// The amount of measurement.
 #[derive(Clone, Copy, Debug)]
@@ -79,12 +58,6 @@ const QUICK: Plan = Plan {
     repeats: 8,
 };
 
-const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but loads are shorter (2 s instead of 4 s), rounds fewer \
-    (5 instead of 9), and so are handshakes (300 of a kind in a round instead of 1,000), revokes and logins (8 instead \
-    of 20)";
-
-const METHOD: &str = include_str!("../../method/security.md").trim_ascii_end();
-
 type Context = figures::Context<Plan>;
 
 /// How two values compare that were measured in the same round.
@@ -97,24 +70,22 @@ fn ratios(with: &[f64], without: &[f64]) -> Vec<f64> {
     with.iter().zip(without).map(|(with, without)| with / without).collect()
 }
 
-pub const SET: Set<Part, Plan> = Set {
+pub const SET: Set<Plan> = Set {
     name: "security",
     title: "Security",
-    method: METHOD,
+    method: include_str!("../../method/security.md"),
+    plans: [FULL, QUICK],
     needs_binary: true,
-    quick_leaves_out: QUICK_LEAVES_OUT,
+    quick_leaves_out: "quick: no row is left out, but loads are shorter (2 s instead of 4 s), rounds fewer (5 \
+        instead of 9), and so are handshakes (300 of a kind in a round instead of 1,000), revokes and logins (8 \
+        instead of 20)",
     parts: &[
-        Run { name: Part::Checks, specs: checks::specs, run: checks::run },
-        Run { name: Part::Requests, specs: requests::specs, run: requests::run },
-        Run { name: Part::Handshakes, specs: handshakes::specs, run: handshakes::run },
-        Run { name: Part::Idle, specs: idle::specs, run: idle::run },
-        Run { name: Part::Guesses, specs: guesses::specs, run: guesses::run },
-        Run { name: Part::Flood, specs: flood::specs, run: flood::run },
-        Run { name: Part::Revoke, specs: revoke::specs, run: revoke::run },
+        Part { name: "checks", specs: checks::specs, run: checks::run },
+        Part { name: "requests", specs: requests::specs, run: requests::run },
+        Part { name: "handshakes", specs: handshakes::specs, run: handshakes::run },
+        Part { name: "idle", specs: idle::specs, run: idle::run },
+        Part { name: "guesses", specs: guesses::specs, run: guesses::run },
+        Part { name: "flood", specs: flood::specs, run: flood::run },
+        Part { name: "revoke", specs: revoke::specs, run: revoke::run },
     ],
 };
-
-/// Measures, prints, writes the page.
-pub fn run(options: &Options<Part>) -> Result<()> {
-    SET.run([FULL, QUICK], options, "")
-}

@@ -15,11 +15,10 @@ mod overload;
 mod quiet;
 mod recorded;
 
-use crate::figures::{self, Options, Set};
+use crate::Result;
+use crate::figures::{self, Part, Set};
 use crate::measure::Window;
 use crate::nodes::{Cluster, Setup};
-use crate::{Result, figures::Part as Run};
-use clap::ValueEnum;
 use std::time::Duration;
 
 /// Nodes; each has a copy of everything.
@@ -30,23 +29,6 @@ const OBJECTS: u64 = 100_000;
 
 /// The consistent bucket type.
 const TYPE: &str = "strong";
-
-/// A part of a run: rows that belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    /// CPU per operation and latencies.
-    Cpu,
-    /// Bytes written.
-    Bytes,
-    /// CPU of reads by lease.
-    Lease,
-    /// The kill of a node under load.
-    Kill,
-    /// Five times the load that can be served.
-    Overload,
-    /// Idle nodes, and starts, with many groups.
-    Quiet,
-}
 
 /// The amount of measurement.
 #[derive(Clone, Copy, Debug)]
@@ -83,12 +65,6 @@ const QUICK: Plan = Plan {
     idle: Duration::from_secs(20),
 };
 
-const QUICK_LEAVES_OUT: &str = "quick: no row is left out, but each is measured shorter (1.5 s instead of 3 s), less \
-    often (3 rounds instead of 5), and with 20,000 objects instead of 100,000; bytes are those of 300,000 writes instead \
-    of 1,000,000; the overload lasts 24 s instead of 120 s, and nodes are idle for 20 s instead of 60 s";
-
-const METHOD: &str = include_str!("../../method/strong.md").trim_ascii_end();
-
 type Context = figures::Context<Plan>;
 
 impl Context {
@@ -107,23 +83,21 @@ impl Context {
     }
 }
 
-pub const SET: Set<Part, Plan> = Set {
+pub const SET: Set<Plan> = Set {
     name: "strong",
     title: "Consistent types",
-    method: METHOD,
+    method: include_str!("../../method/strong.md"),
+    plans: [FULL, QUICK],
     needs_binary: true,
-    quick_leaves_out: QUICK_LEAVES_OUT,
+    quick_leaves_out: "quick: no row is left out, but each is measured shorter (1.5 s instead of 3 s), less often \
+        (3 rounds instead of 5), and with 20,000 objects instead of 100,000; bytes are those of 300,000 writes \
+        instead of 1,000,000; the overload lasts 24 s instead of 120 s, and nodes are idle for 20 s instead of 60 s",
     parts: &[
-        Run { name: Part::Cpu, specs: cpu::specs, run: cpu::run },
-        Run { name: Part::Bytes, specs: bytes::specs, run: bytes::run },
-        Run { name: Part::Lease, specs: lease::specs, run: lease::run },
-        Run { name: Part::Kill, specs: kill::specs, run: kill::run },
-        Run { name: Part::Overload, specs: overload::specs, run: overload::run },
-        Run { name: Part::Quiet, specs: quiet::specs, run: quiet::run },
+        Part { name: "cpu", specs: cpu::specs, run: cpu::run },
+        Part { name: "bytes", specs: bytes::specs, run: bytes::run },
+        Part { name: "lease", specs: lease::specs, run: lease::run },
+        Part { name: "kill", specs: kill::specs, run: kill::run },
+        Part { name: "overload", specs: overload::specs, run: overload::run },
+        Part { name: "quiet", specs: quiet::specs, run: quiet::run },
     ],
 };
-
-/// Measures, prints, writes the page.
-pub fn run(options: &Options<Part>) -> Result<()> {
-    SET.run([FULL, QUICK], options, "")
-}
