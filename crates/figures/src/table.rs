@@ -9,7 +9,7 @@ macro_rules! rows {
     (@scope $scope:ident) => { Scope::$scope };
     ($(
         $kind:ident $stat:literal $metric:literal $unit:ident $([$($label:literal = $value:literal),+])?
-        $(for $scope:ident)?: $help:literal;
+        $(for $scope:ident)?: $help:expr;
     )+) => {
         &[$(Figure {
             stat: $stat,

@@ -2,6 +2,10 @@
 
 use crate::figure::{Figure, Kind, Scope, Unit};
 
+/// Help of the times of requests.
+const REQUEST_TIME: &str =
+    "time from the begin of a request to its answer; of an index query to its first answer";
+
 /// The rows.
 pub(super) const CLIENTS: &[Figure] = rows! {
     Gauge "connections" "annulet_connections" Count: "open connections, of both protocols";
@@ -29,18 +33,12 @@ pub(super) const CLIENTS: &[Figure] = rows! {
         "end of a certificate's validity, since 1970; 0 without certificates";
     Gauge "revocation_list_update_seconds" "annulet_revocation_list_update_timestamp_seconds" Seconds:
         "time until which the first revocation list is to be followed by another, since 1970; 0 without lists";
-    Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "get"]:
-        "time from the begin of a request to its answer; of an index query to its first answer";
-    Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "put"]:
-        "time from the begin of a request to its answer; of an index query to its first answer";
-    Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "delete"]:
-        "time from the begin of a request to its answer; of an index query to its first answer";
-    Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "index"]:
-        "time from the begin of a request to its answer; of an index query to its first answer";
-    Histogram "" "annulet_request_seconds" Seconds ["level" = "consistent", "op" = "get"]:
-        "time from the begin of a request to its answer; of an index query to its first answer";
-    Histogram "" "annulet_request_seconds" Seconds ["level" = "consistent", "op" = "put"]:
-        "time from the begin of a request to its answer; of an index query to its first answer";
+    Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "get"]: REQUEST_TIME;
+    Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "put"]: REQUEST_TIME;
+    Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "delete"]: REQUEST_TIME;
+    Histogram "" "annulet_request_seconds" Seconds ["level" = "eventual", "op" = "index"]: REQUEST_TIME;
+    Histogram "" "annulet_request_seconds" Seconds ["level" = "consistent", "op" = "get"]: REQUEST_TIME;
+    Histogram "" "annulet_request_seconds" Seconds ["level" = "consistent", "op" = "put"]: REQUEST_TIME;
     Gauge "node_gets" "" Count: "gets that this node coordinated in the last minute";
     Counter "node_gets_total" "" Count: "gets that this node coordinated: the histogram's count";
     Gauge "node_puts" "" Count: "puts that this node coordinated in the last minute";

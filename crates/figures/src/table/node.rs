@@ -2,6 +2,12 @@
 
 use crate::figure::{Figure, Kind, Scope, Unit};
 
+/// Help of the parts of the plan of memory.
+const MEMORY_USED: &str = "memory in use of a part of the plan for large pieces";
+
+/// Help of the refusals by these parts.
+const MEMORY_REFUSED: &str = "times that the part was full, and `overload` was answered";
+
 /// The rows.
 pub(super) const NODE: &[Figure] = rows! {
     Text "nodename" "annulet_node_info" Count ["node" = ""]: "the name of the node";
@@ -38,24 +44,15 @@ pub(super) const NODE: &[Figure] = rows! {
         "space of the data folder's disk that the process may still take";
     Gauge "disk_size_bytes" "annulet_disk_size_bytes" Bytes: "size of the data folder's disk";
     Gauge "memory_limit" "annulet_memory_limit_bytes" Bytes: "memory that the node may use";
-    Gauge "memory_requests" "annulet_memory_used_bytes" Bytes ["part" = "requests"]:
-        "memory in use of a part of the plan for large pieces";
-    Gauge "memory_values" "annulet_memory_used_bytes" Bytes ["part" = "values"]:
-        "memory in use of a part of the plan for large pieces";
-    Gauge "memory_answers" "annulet_memory_used_bytes" Bytes ["part" = "answers"]:
-        "memory in use of a part of the plan for large pieces";
-    Gauge "memory_messages" "annulet_memory_used_bytes" Bytes ["part" = "messages"]:
-        "memory in use of a part of the plan for large pieces";
-    Gauge "memory_records" "annulet_memory_used_bytes" Bytes ["part" = "records"]:
-        "memory in use of a part of the plan for large pieces";
-    Counter "memory_requests_refused_total" "annulet_memory_refused" Count ["part" = "requests"]:
-        "times that the part was full, and `overload` was answered";
-    Counter "memory_values_refused_total" "annulet_memory_refused" Count ["part" = "values"]:
-        "times that the part was full, and `overload` was answered";
-    Counter "memory_answers_refused_total" "annulet_memory_refused" Count ["part" = "answers"]:
-        "times that the part was full, and `overload` was answered";
-    Counter "memory_records_refused_total" "annulet_memory_refused" Count ["part" = "records"]:
-        "times that the part was full, and `overload` was answered";
+    Gauge "memory_requests" "annulet_memory_used_bytes" Bytes ["part" = "requests"]: MEMORY_USED;
+    Gauge "memory_values" "annulet_memory_used_bytes" Bytes ["part" = "values"]: MEMORY_USED;
+    Gauge "memory_answers" "annulet_memory_used_bytes" Bytes ["part" = "answers"]: MEMORY_USED;
+    Gauge "memory_messages" "annulet_memory_used_bytes" Bytes ["part" = "messages"]: MEMORY_USED;
+    Gauge "memory_records" "annulet_memory_used_bytes" Bytes ["part" = "records"]: MEMORY_USED;
+    Counter "memory_requests_refused_total" "annulet_memory_refused" Count ["part" = "requests"]: MEMORY_REFUSED;
+    Counter "memory_values_refused_total" "annulet_memory_refused" Count ["part" = "values"]: MEMORY_REFUSED;
+    Counter "memory_answers_refused_total" "annulet_memory_refused" Count ["part" = "answers"]: MEMORY_REFUSED;
+    Counter "memory_records_refused_total" "annulet_memory_refused" Count ["part" = "records"]: MEMORY_REFUSED;
     Counter "log_lines_total" "annulet_log_lines" Count: "lines of the log";
     Counter "log_lines_dropped_total" "annulet_log_lines_dropped" Count:
         "lines that were dropped, as standard error took them too slowly or not at all";

@@ -2,6 +2,9 @@
 
 use crate::figure::{Figure, Kind, Scope, Unit};
 
+/// Help of the states of consistent groups.
+const GROUPS: &str = "consistent groups of this node's stores; a group counts in each state that it is in";
+
 /// The rows.
 pub(super) const REPLICAS: &[Figure] = rows! {
     Counter "vnode_gets_total" "annulet_vnode_operations" Count ["op" = "get"]:
@@ -58,24 +61,15 @@ pub(super) const REPLICAS: &[Figure] = rows! {
     Counter "rebuild_micros" "annulet_tree_rebuild_seconds" Microseconds: "time of rebuilds of hash trees";
     Counter "rebuild_damaged" "annulet_tree_rebuild_damaged" Count:
         "keys whose values a rebuild found missing or damaged";
-    Gauge "consistent_groups" "annulet_consistent_groups" Count ["state" = "held"]:
-        "consistent groups of this node's stores; a group counts in each state that it is in";
-    Gauge "consistent_groups_led" "annulet_consistent_groups" Count ["state" = "led"]:
-        "consistent groups of this node's stores; a group counts in each state that it is in";
-    Gauge "consistent_groups_without_leader" "annulet_consistent_groups" Count ["state" = "without_leader"]:
-        "consistent groups of this node's stores; a group counts in each state that it is in";
-    Gauge "consistent_groups_suspect" "annulet_consistent_groups" Count ["state" = "suspect"]:
-        "consistent groups of this node's stores; a group counts in each state that it is in";
-    Gauge "consistent_groups_forgotten" "annulet_consistent_groups" Count ["state" = "forgotten"]:
-        "consistent groups of this node's stores; a group counts in each state that it is in";
-    Gauge "consistent_groups_incomplete" "annulet_consistent_groups" Count ["state" = "incomplete"]:
-        "consistent groups of this node's stores; a group counts in each state that it is in";
-    Gauge "consistent_groups_unreadable" "annulet_consistent_groups" Count ["state" = "unreadable"]:
-        "consistent groups of this node's stores; a group counts in each state that it is in";
-    Gauge "consistent_groups_without_vote" "annulet_consistent_groups" Count ["state" = "without_vote"]:
-        "consistent groups of this node's stores; a group counts in each state that it is in";
-    Gauge "consistent_groups_dormant" "annulet_consistent_groups" Count ["state" = "dormant"]:
-        "consistent groups of this node's stores; a group counts in each state that it is in";
+    Gauge "consistent_groups" "annulet_consistent_groups" Count ["state" = "held"]: GROUPS;
+    Gauge "consistent_groups_led" "annulet_consistent_groups" Count ["state" = "led"]: GROUPS;
+    Gauge "consistent_groups_without_leader" "annulet_consistent_groups" Count ["state" = "without_leader"]: GROUPS;
+    Gauge "consistent_groups_suspect" "annulet_consistent_groups" Count ["state" = "suspect"]: GROUPS;
+    Gauge "consistent_groups_forgotten" "annulet_consistent_groups" Count ["state" = "forgotten"]: GROUPS;
+    Gauge "consistent_groups_incomplete" "annulet_consistent_groups" Count ["state" = "incomplete"]: GROUPS;
+    Gauge "consistent_groups_unreadable" "annulet_consistent_groups" Count ["state" = "unreadable"]: GROUPS;
+    Gauge "consistent_groups_without_vote" "annulet_consistent_groups" Count ["state" = "without_vote"]: GROUPS;
+    Gauge "consistent_groups_dormant" "annulet_consistent_groups" Count ["state" = "dormant"]: GROUPS;
     Counter "consistent_unloads" "annulet_consistent_unloads" Count:
         "consistent groups at rest that left memory, so that others have room";
     Counter "consistent_elections_total" "annulet_consistent_elections" Count:
