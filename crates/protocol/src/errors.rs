@@ -32,8 +32,6 @@ pub const UNAVAILABLE: &str = "unavailable";
 pub const INSUFFICIENT_VNODES: &str = "insufficient_vnodes_available";
 /// Too many vnodes failed for the request to succeed.
 pub const TOO_MANY_FAILS: &str = "too_many_fails";
-/// A second request came while a stream was running.
-pub const STREAM_IN_PROGRESS: &str = "Cannot send another request while one is in progress";
 /// TLS was asked for where there is none.
 pub const NO_START_TLS: &str = "Security not enabled; STARTTLS not allowed.";
 /// A login is refused, for whatever reason.
