@@ -2,16 +2,18 @@
 //!
 //! The modules, from the ground up: [`sys`] (CPU clocks, tools), [`stats`] (medians and spreads), [`load`] (closed
 //! loops of the crate `bench`), [`measure`] (CPU per operation), [`nodes`], [`redis`] and [`etcd`] (the measured
-//! servers), [`calibrate`] (the machine without them), [`strace`], [`rows`] and [`report`] (the output), [`figures`]
-//! (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`], [`strong`], [`operations`],
-//! [`security`], [`house`] (of the source files); [`load_generator`] is a file. On their own: [`micro`] counts
-//! instructions, [`fuzz`] gives random input, [`package`] makes packages. [`ending`] ends servers with this program.
+//! servers), [`answer`] (their HTTP), [`calibrate`] (the machine without them), [`strace`], [`rows`] and [`report`]
+//! (the output), [`figures`] (how a set of figures runs), and one folder per set: [`first_light`], [`quorum`],
+//! [`strong`], [`operations`], [`security`], [`house`] (of the source files); [`load_generator`] is a file. On their
+//! own: [`micro`] counts instructions, [`fuzz`] gives random input, [`package`] makes packages. [`ending`] ends
+//! servers with this program.
 //!
 //! The crate `words` measures the words of texts, and counts for [`house`] no items of tests.
 //!
 //! Not here: figures of the engine alone, of other stores, of elastic clusters and the like. They are experiments
 //! (`annulet bench experiments`, folder `experiments/`).
 
+mod answer;
 mod calibrate;
 mod ending;
 mod etcd;

@@ -9,12 +9,12 @@ use crate::load::{Load, Op};
 use crate::report::Report;
 use crate::rows::{Bar, Spec};
 use crate::stats::median;
-use crate::{Result, sys};
+use crate::{Result, answer, sys};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bench::Login;
 use rustls::ClientConfig;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -159,37 +159,14 @@ fn read_all(
         None => Box::new(connect(HOME, nodes.cluster.http[0])?),
     };
     let mut ops = 0;
-    let mut answer = Vec::new();
+    let mut input = Vec::new();
     while Instant::now() < end {
         let key = base::rng::mix64(number << 32 | ops) % OBJECTS;
         let path = format!("/buckets/figures/keys/{key:012}");
         let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{login}\r\n");
         stream.write_all(request.as_bytes())?;
-        read_answer(&mut *stream, &mut answer)?;
+        answer::read(&mut *stream, &mut input)?;
         ops += 1;
     }
     Ok(ops)
-}
-
-/// Reads an answer of status 200 with a length.
-fn read_answer(stream: &mut dyn Read, answer: &mut Vec<u8>) -> Result<()> {
-    answer.clear();
-    let mut piece = [0; 4096];
-    loop {
-        let len = stream.read(&mut piece)?;
-        if len == 0 {
-            return Err("the connection has ended".into());
-        }
-        answer.extend_from_slice(&piece[..len]);
-        let Some(head) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-        let text = String::from_utf8_lossy(&answer[..head]).to_ascii_lowercase();
-        if !text.starts_with("http/1.1 200 ") {
-            return Err(format!("the answer is {}", text.lines().next().unwrap_or_default()).into());
-        }
-        let length = text.lines().find_map(|line| line.strip_prefix("content-length:"));
-        let length: usize = length.and_then(|it| it.trim().parse().ok()).ok_or("no length")?;
-        if answer.len() >= head + 4 + length {
-            return Ok(());
-        }
-    }
 }
