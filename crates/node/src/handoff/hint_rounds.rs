@@ -68,6 +68,25 @@ struct Round {
     unseen: Option<Seq>,
 }
 
+impl Round {
+    /// Takes a page of hints; false if it is not the one that the round waits for, but that of a round that has ended.
+    fn take_page(&mut self, scan: ScanId, next: Option<Bytes>, hints: impl Iterator<Item = Bytes>) -> bool {
+        if self.scan != Some(scan) {
+            return false;
+        }
+        self.scan = None;
+        self.next = next;
+        self.waiting.extend(hints);
+        true
+    }
+
+    /// Whether hints may be left when the round ends.
+    fn may_leave_hints(&self) -> bool {
+        let is_unread = self.scan.is_some() || self.next.is_some();
+        self.tried || self.kept || self.unseen.is_some() || !self.waiting.is_empty() || is_unread
+    }
+}
+
 /// The hints of all peers.
 #[derive(Default)]
 pub(crate) struct HintRounds {
@@ -146,18 +165,19 @@ impl HintRounds {
         }
     }
 
-    /// Takes a page of hints. It may be of a round that has ended since.
+    /// Takes a page of hints. One of a round that has ended since is dropped: its hints are in the ledger.
     pub(crate) fn on_scan(&mut self, env: &mut Env, scan: ScanId, page: Result<ScanPage, Error>) {
         let Some(node) = self.scans.remove(&scan) else { return };
         let round = self.rounds.entry(node).or_default();
-        round.scan = None;
         match page {
             Ok(page) => {
-                round.next = page.next;
-                round.waiting.extend(page.items.into_iter().map(|(key, _)| key));
-                self.deliver_hints(env, node);
+                let hints = page.items.into_iter().map(|(key, _)| key);
+                if round.take_page(scan, page.next, hints) {
+                    self.deliver_hints(env, node);
+                }
             }
-            Err(_) => self.fail_round(env, node),
+            Err(_) if round.scan == Some(scan) => self.fail_round(env, node),
+            Err(_) => {}
         }
     }
 
@@ -235,8 +255,33 @@ impl HintRounds {
     fn end_round(&mut self, env: &mut Env, node: NodeId) {
         let again = env.now() + PAUSE;
         let round = self.rounds.entry(node).or_default();
-        let &mut Round { tried, kept, unseen, under_way, .. } = round;
-        let more = tried || kept || unseen.is_some() || !round.waiting.is_empty() || round.next.is_some();
-        *round = Round { under_way, kept, unseen, again: more.then_some(again), ..Round::default() };
+        let again = round.may_leave_hints().then_some(again);
+        let &mut Round { kept, unseen, under_way, .. } = round;
+        *round = Round { under_way, kept, unseen, again, ..Round::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_an_ended_round_is_dropped() {
+        let hint = || std::iter::once(Bytes::from_static(b"hint"));
+        let (old, new) = (ScanId(1), ScanId(2));
+
+        // The peer went away while the page was read.
+        let mut round = Round { active: true, scan: Some(old), ..Round::default() };
+        assert!(round.may_leave_hints(), "the page is not read");
+        round = Round::default();
+        assert!(!round.take_page(old, None, hint()));
+        assert!(round.waiting.is_empty(), "hints wait in a round that goes on");
+
+        // It is back, and another round reads the same page.
+        round = Round { active: true, scan: Some(new), ..Round::default() };
+        assert!(!round.take_page(old, Some(Bytes::from_static(b"next")), hint()));
+        assert_eq!((round.scan, round.next.is_some(), round.waiting.len()), (Some(new), false, 0));
+        assert!(round.take_page(new, None, hint()));
+        assert_eq!((round.scan, round.waiting.len()), (None, 1));
     }
 }
