@@ -1,6 +1,6 @@
 //! Consistent bucket types: the groups of this shard's store, and the requests on their keys.
 //!
-//! [`ConsistentGroups`] is a router. Each concern is a component with a state of its own; the groups in memory, lookups
+//! `ConsistentGroups` is a router. Each concern is a component with a state of its own; the groups in memory, lookups
 //! and the work that is left are shared by all (`context.rs`).
 //!
 //! 1. A request on a key of a consistent type waits for a leader of its group (`requests/`). If this store leads, it is
