@@ -275,6 +275,25 @@ fn a_loss_before_a_write_is_told_apart_from_one_behind_it() {
     assert!(!may_be_lost(written));
 }
 
+/// The owner waits for this before it makes promises again.
+#[test]
+fn a_forgotten_loss_comes_back_until_the_manifest_has_none() {
+    let mut world = six_entries();
+    left(&mut world, |disk| flip(disk, &key(5)));
+    world.step(&Op::Flush);
+    left_of_none(&mut world);
+    world.store().store().forget_lost_groups();
+    assert!(world.store().store().records_lost_groups());
+    left_of_none(&mut world);
+    assert!(world.store().store().may_have_lost_groups(WrittenAt::default()), "a crash before the manifest");
+
+    world.store().store().forget_lost_groups();
+    world.turn();
+    assert!(!world.store().store().records_lost_groups());
+    left_of_none(&mut world);
+    assert!(!world.store().store().may_have_lost_groups(WrittenAt::default()));
+}
+
 #[test]
 fn a_lost_mark_lets_entries_be_applied_anew() {
     let mut world = six_entries();

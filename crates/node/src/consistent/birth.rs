@@ -3,15 +3,15 @@
 //! 1. When the store is opened, [`read_birth`] finds the birth that it keeps, and whether something is missing.
 //! 2. The shell decides with the cluster's registration whether the store goes on with it ([`Birth::at_start`]), and
 //!    gives the shard its birth ([`Shard::keep_birth`]).
-//! 3. The shard writes it. Once no crash can take it, it is in force, and [`Output::BirthKept`] tells the shell, which
-//!    registers it.
+//! 3. The shard writes it, and then has the store forget earlier losses. Once no crash can take the one or bring the
+//!    other back, the birth is in force, and [`Output::BirthKept`] tells the shell, which registers it.
 //!
 //! Invariants
 //! * The birth in force is durable. There is none from the moment on at which another one is given.
 //! * A birth counts only in the life of the store that wrote it: a restored store has a new incarnation, so it has
 //!   none. The entry stays until the store gets a birth, and tells until then that it was restored.
 //! * A store that adopted groups is held back again if its birth was never registered.
-//! * Promises that the store lost before it kept its birth were another voter's.
+//! * Promises that the store lost before its birth was in force were another voter's.
 //!
 //! Left out: backends other than annulet's, which keep none, so their nodes register no stores.
 //!
@@ -159,8 +159,12 @@ impl BirthKeeper {
         let Some(Keeping { birth, seq: Some(seq) }) = self.keeping else { return };
         let Store::Engine(store) = &mut env.store else { return };
         if store.reached(Durability::Sync) >= seq {
-            // The lost promises were of an earlier birth, or nothing was lost.
+            // The lost promises were of an earlier birth, or nothing was lost. A start that found the loss again would
+            // draw a new birth, though this one may be the only voter of adopted groups.
             store.forget_lost_groups();
+            if store.records_lost_groups() {
+                return;
+            }
             self.keeping = None;
             env.birth = Some(birth);
             env.out.push(Output::BirthKept(birth));

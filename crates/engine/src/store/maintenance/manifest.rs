@@ -91,6 +91,13 @@ impl Store {
         accepted
     }
 
+    /// Whether the manifest on the disk, or the one on its way there, says that something may be lost. A start would
+    /// find that again, and could not tell it from a later loss.
+    pub fn records_lost_groups(&self) -> bool {
+        let is_lost = |state: &ManifestState| state.groups.as_ref().is_some_and(|it| it.may_be_lost);
+        is_lost(&self.manifest) || self.maintenance.manifest.as_ref().is_some_and(|run| is_lost(&run.state))
+    }
+
     pub(super) fn want_manifest(&mut self) {
         if self.maintenance.manifest.is_some() {
             return self.write_manifest_again();
