@@ -283,6 +283,33 @@ mod tests {
         }
     }
 
+    /// An entry may name the new voter of a node before the caller has heard of it.
+    #[test]
+    fn a_voter_that_an_entry_names_is_as_far_as_its_node() {
+        let [here, before, after] =
+            [(0, 1), (1, 2), (1, 3)].map(|(node, birth)| VoterId::of_number(node << 48 | birth).unwrap());
+        let [first, next] = [before, after].map(|other| Configuration::of_voters([here, other]));
+        let stored = Stored {
+            state: GroupState::found(1, first),
+            progress: Progress::FOUNDED,
+            base: Progress::FOUNDED.applied,
+            entries: Vec::new(),
+            suspect_through: None,
+            is_incomplete: false,
+        };
+        let identity = Identity { voter: here, rank: 0, founding: 1 };
+        let mut group = Group::open(identity, stored, Box::new(SplitMix64::new(1))).ok().unwrap();
+        let reach = |group: &mut Group, voter, is_up| {
+            group.step(Input::Reachable { voter, is_up }, Monotonic(0), &mut Vec::new());
+        };
+
+        reach(&mut group, before, false);
+        group.reconfigure(&next);
+        assert!(!group.reaches(after));
+        reach(&mut group, after, true);
+        assert!(group.reaches(after));
+    }
+
     #[test]
     fn states_of_a_learner_name_it() {
         let [leader, other, learner] = [1, 2, 3].map(|number| VoterId::of_number(number).unwrap());

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base::{Monotonic, Rng};
+use ring::NodeId;
 
 use super::identity::VoterId;
 
@@ -38,7 +39,8 @@ pub(super) struct Timers {
     /// The last end of promises that refused the candidacy of before, with this voter's place behind it.
     refused_until: Option<Monotonic>,
     heartbeat_at: Option<Monotonic>,
-    down: BTreeSet<VoterId>,
+    /// Nodes that cannot be reached: whichever voter a node has, as an entry may name one before it is listed.
+    down: BTreeSet<NodeId>,
     backoffs: BTreeMap<VoterId, Backoff>,
     /// When a voter was heard last, while this one leads.
     heard: BTreeMap<VoterId, Monotonic>,
@@ -55,7 +57,7 @@ pub(super) struct Timers {
 impl Timers {
     /// Whether a voter counts as reachable.
     pub(super) fn reaches(&self, voter: VoterId) -> bool {
-        !self.down.contains(&voter)
+        !self.down.contains(&voter.node)
     }
 
     /// Notes a message of a voter. It may be old, so it does not make the voter reachable.
@@ -79,12 +81,12 @@ impl Timers {
     }
 
     pub(super) fn on_up(&mut self, voter: VoterId) {
-        self.down.remove(&voter);
+        self.down.remove(&voter.node);
         self.backoffs.remove(&voter);
     }
 
     pub(super) fn on_down(&mut self, voter: VoterId) {
-        self.down.insert(voter);
+        self.down.insert(voter.node);
     }
 
     /// Notes that a voter's process has started anew; that may have been long ago.
