@@ -50,6 +50,13 @@ impl World {
         Some(leader.is_settled && present.iter().filter(|at| !self.hosts[**at].gone).all(is_there))
     }
 
+    /// Whether a recovered group has got all its voters back. One that settled without a voter that was not registered
+    /// would lose its majority with the next disk.
+    pub(super) fn is_refilled(&mut self, prefix: u16) -> bool {
+        let voters = self.registry.voters(prefix);
+        self.registry.present_voters(prefix) == voters && self.is_settled(prefix) == Some(true)
+    }
+
     pub(super) fn describe(&mut self) -> String {
         let mut lines = vec![String::new()];
         for at in 0..self.hosts.len() {

@@ -157,7 +157,7 @@ impl World {
             }
             Stage::Refilling(since, unsettled) => {
                 let since = *since;
-                unsettled.retain(|prefix| self.is_settled(*prefix) != Some(true));
+                unsettled.retain(|prefix| !self.is_refilled(*prefix));
                 if unsettled.is_empty() && self.are_registered() {
                     self.end_restore();
                     restore.stage = Stage::Over;
