@@ -48,7 +48,7 @@ pub const SET: Set<Plan> = Set {
     method: include_str!("../method/bench.md"),
     plans: [FULL, QUICK],
     needs_binary: true,
-    quick_leaves_out: "quick: no row is left out, but runs are shorter (4 s instead of 10 s) and fewer (3 instead of 5)",
+    quick_leaves_out: "quick: no row is left out, but runs are shorter (4 s, not 10) and fewer (3, not 5)",
     parts: &[
         Part { name: "null", specs: null_specs, run: null },
         Part { name: "node", specs: node_specs, run: node },

@@ -15,7 +15,7 @@ use strong::group::{Input, VoterId};
 use super::context::GroupContext;
 use super::group::{GroupKey, HeldGroup};
 use super::open_groups::OpenGroups;
-use super::outgoing_part::{CatchUpId, OutgoingParts, Part, WantedPart};
+use super::outgoing_part::{CatchUpId, GatheredPart, OutgoingParts, WantedPart};
 use super::voters::{endpoint_here, endpoint_of};
 use super::work::Todo;
 use crate::hop::ShardId;
@@ -169,7 +169,7 @@ impl CatchUps {
     }
 
     /// Gives a part to its sending end.
-    fn on_gathered(&mut self, cx: &mut GroupContext<'_>, part: Option<Part>) {
+    fn on_gathered(&mut self, cx: &mut GroupContext<'_>, part: Option<GatheredPart>) {
         let Some(part) = part else { return };
         let of = part.of;
         match part.into_input() {

@@ -4,8 +4,8 @@
 //! * *Dormant.* Groups at rest that have left memory. A message, a request or a wake loads one from the store's state,
 //!   and puts the record's leader into its vote guard. A message to one that has no room is answered from its record,
 //!   if a voter waits for that.
-//! * *Left.* Groups whose states are of an earlier birth of the store, or of another founding or epoch. Their states are
-//!   removed before they are opened again.
+//! * *Left.* Groups whose states are of an earlier birth of the store, or of another founding or epoch. These states
+//!   are removed before the groups are opened again.
 //! * *Refused.* Groups whose states contradict their entries: they stay closed for this birth.
 //!
 //! Invariant: a dormant group has no request, no timer, and no record on its way to the disk.

@@ -1,4 +1,5 @@
-//! Inputs of the groups: messages of other nodes, requests, answers of the store, changes of nodes and of the agreement.
+//! Inputs of the groups: messages of other nodes, requests, answers of the store, changes of nodes and of the
+//! agreement, and those of operators.
 //!
 //! A message of a process that is not the registered one of its node is dropped. So is one of a store that the node has
 //! not registered, and one to another process or shard than this one.

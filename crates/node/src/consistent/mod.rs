@@ -12,7 +12,7 @@
 //! 4. Reachability of peers follows the liveness of nodes and the agreement (`reach.rs`). Groups of a dead leader stand
 //!    for election, those that settled without a voter are woken when it is back, and those with a lost store hear of
 //!    the new one, so that their leaders replace the voter (`wakes.rs`).
-//! 5. Voters that fell far behind are caught up (`catch_up.rs`, `receive.rs`), and tombstones are reaped (`reaping.rs`).
+//! 5. Voters that fell far behind are caught up (`catch_up.rs`, `receive.rs`). Tombstones are reaped (`reaping.rs`).
 //! 6. Processes promise each other not to vote against their leaders (`liveness/promises.rs`), and leaders with a
 //!    majority's promises serve reads without a round.
 //! 7. At a clean stop all groups are handed over, and later those whose preferred voter is another one
@@ -20,9 +20,9 @@
 //! 8. Groups at rest leave memory when there are many (`open_groups.rs`, `closed_groups.rs`).
 //!
 //! * Router: this file, `inputs.rs` (inputs from outside), `open.rs` (the opening of a group).
-//! * `agreement.rs`: the cluster's agreement on groups. `voters.rs`: voters by it. `registration.rs`: this store's part.
-//! * `birth.rs`: the birth of the store. * `group.rs`: one group with its store's part. * `stored_state.rs`: its state in
-//!   the store. * `keys.rs`: its keys.
+//! * `agreement.rs`: the cluster's agreement on groups. `voters.rs`: voters by it. `registration.rs`: this store's
+//!   part. `birth.rs`: the birth of the store.
+//! * `group.rs`: one group with its store's part. `stored_state.rs`: its state in the store. `keys.rs`: its keys.
 //! * `report.rs`: reports for operators. * `recover.rs`: recovery of a stopped node's groups. * `adopt.rs`: the copies
 //!   of a restored store, and their recovery.
 //!
@@ -443,8 +443,8 @@ impl ConsistentGroups {
         is_open
     }
 
-    /// Unloads groups at rest of which the store has all, as long as there are more open ones than the bound. No work is
-    /// queued.
+    /// Unloads groups at rest of which the store has all, as long as there are more open ones than the bound. Queues no
+    /// work.
     fn unload_excess(&mut self, env: &mut Env) {
         let ConsistentGroups { shared, closed, requests, journal, wakes, reapings, .. } = self;
         let unloaded = shared.groups.unload_excess(|key, held| {

@@ -26,8 +26,9 @@ use super::work::GroupWork;
 use crate::shard::env::Env;
 
 impl ConsistentGroups {
-    /// Opens a group, unless it is open; whether this store takes part in it. `asked`: the epoch of a message; the group
-    /// is open only if that is the group's.
+    /// Opens a group, unless it is open; whether this store takes part in it.
+    ///
+    /// `asked`: the epoch of a message; the group is open only if that is the group's.
     pub(super) fn open_in(&mut self, env: &mut Env, key: GroupKey, asked: Option<u16>) -> bool {
         if let Some(held) = self.shared.groups.get(key) {
             let is_asked = asked.is_none_or(|asked| asked == held.group.epoch());

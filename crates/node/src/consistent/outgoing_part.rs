@@ -44,7 +44,7 @@ pub(super) struct WantedPart {
 }
 
 /// A part whose values are looked up.
-pub(super) struct Part {
+pub(super) struct GatheredPart {
     pub of: CatchUpId,
     applied: (u64, u64),
     is_last: bool,
@@ -63,7 +63,7 @@ pub(super) struct OutgoingParts {
     /// Pages that are read.
     scans: BTreeMap<ScanId, WantedPart>,
     /// Parts whose values are looked up, by number.
-    found: BTreeMap<u64, Part>,
+    found: BTreeMap<u64, GatheredPart>,
     /// The number of the last one.
     last: u64,
 }
@@ -101,8 +101,8 @@ impl OutgoingParts {
         cx: &mut GroupContext<'_>,
         wanted: &WantedPart,
         page: &ScanPage,
-    ) -> Option<Part> {
-        let mut part = Part {
+    ) -> Option<GatheredPart> {
+        let mut part = GatheredPart {
             of: wanted.of,
             applied: wanted.applied,
             is_last: page.next.is_none(),
@@ -140,7 +140,7 @@ impl OutgoingParts {
         number: u64,
         name: Bytes,
         found: Result<Option<Found>, engine::Error>,
-    ) -> Option<Part> {
+    ) -> Option<GatheredPart> {
         let part = self.found.get_mut(&number)?;
         part.missing -= 1;
         cx.work.note_damage(part.of.key, &found);
@@ -149,7 +149,7 @@ impl OutgoingParts {
     }
 }
 
-impl Part {
+impl GatheredPart {
     fn add(&mut self, key: Bytes, found: Result<Option<Found>, engine::Error>) {
         match found {
             Ok(Some(found)) => match (stored_version(&found.head), version_of(&found.head)) {
@@ -214,7 +214,7 @@ mod tests {
     use ring::Birth;
     use strong::group::Version;
 
-    fn part(items: &[(&'static str, usize)], is_last: bool) -> Part {
+    fn part(items: &[(&'static str, usize)], is_last: bool) -> GatheredPart {
         let voter = VoterId { node: crate::peer::NodeId(1), birth: Birth::of(1).expect("below 2^48") };
         let of = CatchUpId { key: GroupKey { n_val: 3, prefix: 7 }, voter, number: 9 };
         let item = |&(key, len): &(&'static str, usize)| {
@@ -223,11 +223,11 @@ mod tests {
             (key.clone(), Item { key, version: Version::new(0, 5), object })
         };
         let items = items.iter().map(item).collect();
-        Part { of, applied: (5, 1), is_last, items, missing: 0, is_broken: false }
+        GatheredPart { of, applied: (5, 1), is_last, items, missing: 0, is_broken: false }
     }
 
     /// The keys that are sent, and whether they are the last ones.
-    fn sent(part: Part) -> Option<(Vec<Bytes>, bool)> {
+    fn sent(part: GatheredPart) -> Option<(Vec<Bytes>, bool)> {
         let Some(SenderInput::Folded { number, applied, items, is_last }) = part.into_input() else {
             return None;
         };

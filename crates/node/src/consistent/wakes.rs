@@ -94,8 +94,10 @@ impl GroupWakes {
         }
     }
 
-    /// Queues groups in memory that do not know of a store's birth, and groups that are not in memory with a voter to be
-    /// replaced. `closed`: the latter; none where this store takes part in no group.
+    /// Queues groups in memory that do not know of a store's birth, and groups that are not in memory with a voter to
+    /// be replaced.
+    ///
+    /// `closed`: the latter; none where this store takes part in no group.
     pub fn queue_renewed(
         &mut self,
         env: &Env,

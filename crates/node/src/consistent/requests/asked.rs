@@ -17,7 +17,7 @@ use crate::shard::env::Env;
 
 /// Requests that other nodes execute.
 #[derive(Default)]
-pub struct Asked {
+pub struct AskedRequests {
     requests: BTreeMap<u64, (NodeId, Pending)>,
     /// Deadlines of all of them.
     deadlines: BTreeSet<(Monotonic, u64)>,
@@ -25,7 +25,7 @@ pub struct Asked {
     numbers: BTreeMap<Endpoint, u64>,
 }
 
-impl Asked {
+impl AskedRequests {
     pub fn len(&self) -> usize {
         self.requests.len()
     }

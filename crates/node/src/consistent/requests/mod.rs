@@ -1,7 +1,7 @@
 //! The requests on keys of consistent types that this shard has.
 //!
 //! 1. A request looks for its leader ([`route`]). Without one it waits (`waiting.rs`).
-//! 2. The node of the leader is asked (`asked.rs`), or the group here executes it (`serve.rs`).
+//! 2. The node of the leader is asked (`asked.rs`), or the group here executes it (`serve.rs`, `served.rs`).
 //! 3. A request that waits notes its stage, for the log of slow requests (`slow.rs`).
 //!
 //! Invariants: each request is answered once; one that waits for a leader was not proposed.
@@ -17,13 +17,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Monotonic;
-use kv::{Error, Request};
+use kv::{BucketProps, Error, Request};
 use strong::Endpoint;
 use strong::forward::{ForwardError, ForwardWindow};
 
-use self::asked::{Asked, is_over};
-use self::served::Served;
-use self::waiting::Waiting;
+use self::asked::{AskedRequests, is_over};
+use self::served::ServedRequests;
+use self::waiting::WaitingRequests;
 use super::context::GroupContext;
 use super::group::GroupKey;
 use super::pending::Pending;
@@ -38,9 +38,9 @@ use crate::shard::reply_to::ReplyTo;
 /// The requests of a shard.
 #[derive(Default)]
 pub(super) struct GroupRequests {
-    waiting: Waiting,
-    served: Served,
-    asked: Asked,
+    waiting: WaitingRequests,
+    served: ServedRequests,
+    asked: AskedRequests,
     /// When requests are looked at, to find those that have come to be slow.
     looks: SlowLooks,
     /// Writes that other nodes have passed on.
@@ -207,28 +207,27 @@ impl GroupRequests {
             None if request.writes() => Err(ForwardError::Seen),
             None => Ok(()),
         };
-        let is_placed = request.bucket().is_some() && request.key().is_some();
-        match admitted {
-            Ok(()) if is_placed => {}
+        let place = match admitted {
+            Ok(()) => place_here(env, &request),
+            // It was not seen before.
+            Err(ForwardError::Full) => None,
             Err(ForwardError::Seen | ForwardError::Late) => return None,
-            // It was not seen before, so nothing was done.
-            Ok(()) | Err(ForwardError::Full) => {
-                env.reply(reply_to, Err(Error::Unavailable));
-                return None;
-            }
-        }
-        let (bucket, key) = request.bucket().zip(request.key())?;
-        let (prefix, shard) = env.place(bucket, key);
-        match env.props.get(bucket).map(Arc::clone) {
-            Ok(props) if props.consistent && shard == env.knobs.id => {
-                let times = RequestTimes { came: now, deadline };
-                Some(Pending::begin(env, reply_to, request, prefix, props, times))
-            }
-            // This node has yet to hear of the type, and has done nothing.
-            _ => {
-                env.reply(reply_to, Err(Error::Unavailable));
-                None
-            }
-        }
+        };
+        let Some((prefix, props)) = place else {
+            // Nothing was done.
+            env.reply(reply_to, Err(Error::Unavailable));
+            return None;
+        };
+        let times = RequestTimes { came: now, deadline };
+        Some(Pending::begin(env, reply_to, request, prefix, props, times))
     }
+}
+
+/// The prefix of a request's key, and the properties of its bucket, if this shard has the key and knows of its
+/// consistent type.
+fn place_here(env: &Env, request: &Request) -> Option<(u16, Arc<BucketProps>)> {
+    let (bucket, key) = request.bucket().zip(request.key())?;
+    let (prefix, shard) = env.place(bucket, key);
+    let props = env.props.get(bucket).map(Arc::clone).ok()?;
+    (props.consistent && shard == env.knobs.id).then_some((prefix, props))
 }

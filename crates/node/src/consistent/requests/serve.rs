@@ -14,7 +14,7 @@ use kv::{Error, Request, Response};
 use strong::group::{Answer, Cause, Input, Proposal, Write};
 
 use super::GroupRequests;
-use super::served::Serving;
+use super::served::ServedRequest;
 use crate::consistent::context::GroupContext;
 use crate::consistent::lookups::WaitingLookup;
 use crate::consistent::pending::Pending;
@@ -53,7 +53,7 @@ impl GroupRequests {
             return self.look_up(cx, pending);
         }
         self.note_wait(cx.env, &mut pending, SlowStage::Majority);
-        let token = self.served.add(Serving { pending, write: None });
+        let token = self.served.add(ServedRequest { pending, write: None });
         cx.work.do_next(Todo::Step(group, Input::Read { token, deadline }));
     }
 
@@ -104,7 +104,7 @@ impl GroupRequests {
         let write = Write { key: pending.ledger_key(), object };
         let (condition, deadline) = (plan.condition(), pending.times.deadline);
         self.note_wait(cx.env, &mut pending, SlowStage::Sync);
-        let token = self.served.add(Serving { pending, write: Some(Box::new((plan, head, value))) });
+        let token = self.served.add(ServedRequest { pending, write: Some(Box::new((plan, head, value))) });
         let (index, head, version) = (version.index(), current.version, Some(version));
         let proposal = Proposal { token, condition, write, head, version, deadline };
         cx.work.do_next(Todo::Propose { key: group, index, proposal });
@@ -130,7 +130,7 @@ impl GroupRequests {
 
     /// Ends a request with the answer of its group.
     pub fn end_served(&mut self, cx: &mut GroupContext<'_>, token: u64, answer: Answer) {
-        let Some(Serving { pending, write }) = self.served.take(token) else { return };
+        let Some(ServedRequest { pending, write }) = self.served.take(token) else { return };
         match (answer, write) {
             (Answer::Written(_), Some(write)) => {
                 let (plan, head, value) = *write;
@@ -194,7 +194,7 @@ impl GroupRequests {
 
     /// Ends the requests of groups that this store has left: their writes may be applied.
     pub fn end_unknown(&mut self, env: &mut Env) {
-        for Serving { pending, write } in self.served.take_all() {
+        for ServedRequest { pending, write } in self.served.take_all() {
             let error = if write.is_some() { Error::Timeout } else { Error::Unavailable };
             pending.reply(env, Err(error));
         }

@@ -9,7 +9,7 @@ use crate::consistent::group::GroupKey;
 use crate::consistent::pending::Pending;
 
 /// A request that its group has.
-pub struct Serving {
+pub struct ServedRequest {
     pub pending: Pending,
     /// The plan of a write, and the object that was proposed.
     pub write: Option<Box<(Plan, Bytes, Bytes)>>,
@@ -17,28 +17,28 @@ pub struct Serving {
 
 /// Requests that groups of this store have, by their tokens.
 #[derive(Default)]
-pub struct Served {
-    requests: BTreeMap<u64, Serving>,
+pub struct ServedRequests {
+    requests: BTreeMap<u64, ServedRequest>,
     last: u64,
 }
 
-impl Served {
+impl ServedRequests {
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
     /// Adds a request; tells its token.
-    pub fn add(&mut self, serving: Serving) -> u64 {
+    pub fn add(&mut self, serving: ServedRequest) -> u64 {
         self.last += 1;
         self.requests.insert(self.last, serving);
         self.last
     }
 
-    pub fn take(&mut self, token: u64) -> Option<Serving> {
+    pub fn take(&mut self, token: u64) -> Option<ServedRequest> {
         self.requests.remove(&token)
     }
 
-    pub fn take_all(&mut self) -> Vec<Serving> {
+    pub fn take_all(&mut self) -> Vec<ServedRequest> {
         std::mem::take(&mut self.requests).into_values().collect()
     }
 

@@ -13,13 +13,13 @@ const RETRY_EVERY: Duration = Duration::from_millis(50);
 
 /// Requests without a leader.
 #[derive(Default)]
-pub struct Waiting {
+pub struct WaitingRequests {
     groups: BTreeMap<GroupKey, VecDeque<Pending>>,
     len: usize,
     retry_at: Option<Monotonic>,
 }
 
-impl Waiting {
+impl WaitingRequests {
     pub fn len(&self) -> usize {
         self.len
     }
