@@ -49,8 +49,8 @@ pub(crate) struct InboundTransfer {
     more: BTreeSet<u16>,
     /// The question that has no answer, and since when.
     question: Option<(u64, Monotonic)>,
-    /// Whether the checkpoint is on its way to the disk.
-    saving: bool,
+    /// The checkpoint on its way to the disk.
+    saving: Option<Seq>,
     again: Monotonic,
     failures: u32,
     reason: Option<Error>,
@@ -151,10 +151,14 @@ impl InboundTransfers {
         assert!(is_owner, "the scan for checkpoints is under way");
         assert!(self.target.is_some() || self.pulls.is_empty(), "transfers are for a target");
         assert!(self.loaded || self.pulls.is_empty(), "transfers begin where their checkpoints say");
-        for pull in self.pulls.values() {
-            assert!(pull.question.is_none() || !pull.saving, "a checkpoint comes before the next question");
+        for (from, pull) in &self.pulls {
+            assert!(
+                pull.question.is_none() || pull.saving.is_none(),
+                "a checkpoint comes before the next question"
+            );
             assert!(pull.question.is_none() || !pull.left.is_empty(), "a question is about what is left");
-            assert!(!pull.saving || !env.awaiting.is_empty(), "a checkpoint is waited for");
+            let is_awaited = |seq| env.awaiting.has(seq, Waiter::Transfer(*from));
+            assert!(pull.saving.is_none_or(is_awaited), "a checkpoint is waited for");
             assert!(pull.since <= pull.moved, "a transfer goes on after it has begun");
             assert!(pull.failures > 0 || pull.reason.is_none(), "the reason is of the last failure");
         }
@@ -183,18 +187,19 @@ impl InboundTransfers {
                 pull.fail(Error::Timeout, now);
             }
         }
-        let is_done = self.pulls.values().all(|pull| !pull.has_more() && !pull.saving);
+        let is_done = self.pulls.values().all(|pull| !pull.has_more() && pull.saving.is_none());
         if (is_done || base::planted!(CopyToldEarly)) && !self.told {
             self.told = true;
             env.out.push(Output::Copied(target));
         }
-        let busy = self.pulls.values().filter(|pull| pull.question.is_some() || pull.saving).count();
+        let busy =
+            self.pulls.values().filter(|pull| pull.question.is_some() || pull.saving.is_some()).count();
         let received_max = env.topology.budget.received_max;
         // While clients are served, one node's slices at a time.
         let most = if env.activity.yields(now) { received_max.min(1) } else { received_max };
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let waits = |pull: &InboundTransfer| {
-            pull.has_more() && pull.question.is_none() && !pull.saving && pull.again <= now
+            pull.has_more() && pull.question.is_none() && pull.saving.is_none() && pull.again <= now
         };
         let due = self.pulls.iter().filter(|(from, pull)| waits(pull) && env.peers.is_up(**from));
         let due: Vec<NodeId> = due.map(|(&from, _)| from).take(most.saturating_sub(busy)).collect();
@@ -406,18 +411,15 @@ impl InboundTransfers {
     fn await_checkpoint(&mut self, env: &mut Env, from: NodeId, seq: Seq) {
         if seq > env.store.acknowledged() {
             if let Some(pull) = self.pulls.get_mut(&from) {
-                pull.saving = true;
+                pull.saving = Some(seq);
             }
             env.awaiting.insert(seq, Waiter::Transfer(from));
         }
     }
 
-    pub(crate) fn on_checkpoint(&mut self, env: &mut Env, from: NodeId, result: Result<(), Error>) {
-        let now = env.now();
-        let Some(pull) = self.pulls.get_mut(&from) else { return };
-        pull.saving = false;
-        if let Err(error) = result {
-            pull.fail(error, now);
+    pub(crate) fn on_checkpoint(&mut self, env: &Env, from: NodeId, seq: Seq, result: Result<(), Error>) {
+        if let Some(pull) = self.pulls.get_mut(&from) {
+            pull.end_saving(seq, result, env.now());
         }
     }
 }
@@ -429,7 +431,7 @@ impl InboundTransfer {
             start: None,
             more: BTreeSet::new(),
             question: None,
-            saving: false,
+            saving: None,
             again: now,
             failures: 0,
             reason: None,
@@ -455,6 +457,16 @@ impl InboundTransfer {
         self.reason = Some(error);
         self.again = now + RETRY_FIRST.saturating_mul(1 << self.failures.min(16)).min(RETRY_MAX);
         self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Notes the end of a checkpoint's write. The write of a transfer for an earlier target says nothing of this one.
+    fn end_saving(&mut self, seq: Seq, result: Result<(), Error>, now: Monotonic) {
+        let is_own = self.saving.take_if(|saving| *saving == seq).is_some();
+        if let Err(error) = result
+            && is_own
+        {
+            self.fail(error, now);
+        }
     }
 
     /// Whether less is left than before, so that the copy comes to its end whatever the sender says.
@@ -525,6 +537,21 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Checkpoint::decode(Bytes::copy_from_slice(&bytes[..cut])).is_err());
         }
+    }
+
+    #[test]
+    fn a_checkpoint_of_an_earlier_target_says_nothing() {
+        let now = Monotonic(1);
+        let saving = || InboundTransfer { saving: Some(Seq(8)), ..InboundTransfer::new([3].into(), now) };
+        let mut pull = saving();
+        pull.end_saving(Seq(7), Ok(()), now);
+        pull.end_saving(Seq(7), Err(Error::Timeout), now);
+        assert_eq!((pull.saving, pull.failures), (Some(Seq(8)), 0));
+        pull.end_saving(Seq(8), Ok(()), now);
+        assert_eq!((pull.saving, pull.failures), (None, 0));
+        let mut failed = saving();
+        failed.end_saving(Seq(8), Err(Error::Timeout), now);
+        assert_eq!((failed.saving, failed.failures), (None, 1));
     }
 
     #[test]

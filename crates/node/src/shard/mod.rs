@@ -587,7 +587,7 @@ impl Shard {
             let Some((_, waiter)) = self.env.awaiting.pop_first() else { return };
             match waiter {
                 Waiter::Task(id) => self.requests.on_acknowledged(&mut self.env, id, seq, result),
-                Waiter::Transfer(node) => self.handoff.inbound.on_checkpoint(&mut self.env, node, result),
+                Waiter::Transfer(node) => self.handoff.inbound.on_checkpoint(&self.env, node, seq, result),
                 Waiter::Props(id) => self.metadata.on_written(&mut self.env, id, result),
             }
         }
