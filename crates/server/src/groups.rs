@@ -36,6 +36,44 @@ pub fn of_shard(shard: &Shard) -> GroupsTold {
     status.groups().into_iter().map(named).collect()
 }
 
+/// The groups that a shard has adopted, and the looks for room since the last one.
+#[derive(Default)]
+struct AdoptionProgress {
+    written: usize,
+    looks: u32,
+}
+
+/// The next step of an adoption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AdoptionStep {
+    /// All groups are written.
+    End,
+    /// The next piece is asked for.
+    Continue,
+    /// The store flushes meanwhile.
+    Wait,
+    /// The store makes no room.
+    GiveUp,
+}
+
+impl AdoptionProgress {
+    fn next(&mut self, adopted: AdoptedGroups) -> AdoptionStep {
+        self.looks = if adopted.written > self.written { 0 } else { self.looks + 1 };
+        self.written = adopted.written;
+        match self.looks {
+            _ if adopted.are_complete() => AdoptionStep::End,
+            0 => AdoptionStep::Continue,
+            looks if looks > ROOM_LOOKS_MAX => AdoptionStep::GiveUp,
+            _ => AdoptionStep::Wait,
+        }
+    }
+}
+
+fn no_room(ShardId(shard): ShardId, AdoptedGroups { written, all }: AdoptedGroups) -> Answered {
+    let why = format!("shard {shard}: the store has no room: {written} of {all} groups are written");
+    Answered::wrong(503, why)
+}
+
 /// The groups of all shards.
 pub struct NodeGroups {
     shards: u16,
@@ -101,25 +139,17 @@ impl NodeGroups {
 
     /// Has a shard adopt its groups, piece by piece.
     async fn adopt(&self, shard: ShardId, adoption: &Arc<Adoption>) -> Result<(), Answered> {
-        let (mut written, mut looks) = (0, 0);
+        let mut progress = AdoptionProgress::default();
         loop {
+            let written = progress.written;
             let told = self.put(shard, |tell| Mail::Adopt(Arc::clone(adoption), written, tell));
             let adopted = told_by(shard, told).await?.map_err(|why| Answered::wrong(409, why))?;
-            if adopted.are_complete() {
-                return Ok(());
+            match progress.next(adopted) {
+                AdoptionStep::End => return Ok(()),
+                AdoptionStep::Continue => {}
+                AdoptionStep::Wait => tokio::time::sleep(ROOM_LOOK).await,
+                AdoptionStep::GiveUp => return Err(no_room(shard, adopted)),
             }
-            looks = if adopted.written > written { 0 } else { looks + 1 };
-            if looks > ROOM_LOOKS_MAX {
-                let AdoptedGroups { written, all } = adopted;
-                let shard = shard.0;
-                let why =
-                    format!("shard {shard}: the store has no room: {written} of {all} groups are written");
-                return Err(Answered::wrong(503, why));
-            }
-            if looks > 0 {
-                tokio::time::sleep(ROOM_LOOK).await;
-            }
-            written = adopted.written;
         }
     }
 
@@ -229,6 +259,30 @@ mod tests {
             is_leased: false,
             is_dormant: false,
         }
+    }
+
+    #[test]
+    fn an_adoption_waits_for_room_and_gives_up_in_the_end() {
+        let adopted = |written| AdoptedGroups { written, all: 5 };
+        let mut progress = AdoptionProgress::default();
+        assert_eq!(progress.next(adopted(2)), AdoptionStep::Continue);
+        for _ in 0..ROOM_LOOKS_MAX {
+            assert_eq!(progress.next(adopted(2)), AdoptionStep::Wait);
+        }
+        assert_eq!(progress.next(adopted(3)), AdoptionStep::Continue, "a flush made room");
+        for _ in 0..ROOM_LOOKS_MAX {
+            assert_eq!(progress.next(adopted(3)), AdoptionStep::Wait);
+        }
+        assert_eq!(progress.next(adopted(3)), AdoptionStep::GiveUp);
+        assert_eq!(progress.next(adopted(5)), AdoptionStep::End);
+        assert_eq!(AdoptionProgress::default().next(AdoptedGroups { written: 0, all: 0 }), AdoptionStep::End);
+
+        let Answered { status, body } = no_room(ShardId(1), adopted(3));
+        assert_eq!(status, 503);
+        assert!(
+            body.to_string().contains("shard 1: the store has no room: 3 of 5 groups are written"),
+            "{body}"
+        );
     }
 
     #[test]
