@@ -117,7 +117,7 @@ fn open_engine(
     let options = Options { metadata, first_memtable_percent, ..common.options.clone() };
     let (mut store, report) = engine::Store::open(folder, options, platform)?;
     let table = (id == KEEPER).then(|| node::read_props(&mut store, &mut startup)).transpose()?;
-    let birth = Some(node::read_birth(&mut store, &mut startup)?);
+    let birth = Some(node::read_birth(&mut store, &mut startup, common.members.here())?);
     Ok(Found { store: store.into(), table, report, birth })
 }
 

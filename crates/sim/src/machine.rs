@@ -199,7 +199,8 @@ impl Machine {
                     handles.insert(queued.id(), usize::from(shard));
                     let (mut store, report) = self.open_engine(&dir, shard, queued)?;
                     if self.options.groups.is_some() {
-                        births.push(node::read_birth(&mut store, &mut self.disk.immediate())?);
+                        let disk = &mut self.disk.immediate();
+                        births.push(node::read_birth(&mut store, disk, self.members.here())?);
                     }
                     let table = match shard {
                         0 => Some(node::read_props(&mut store, &mut self.disk.immediate())?),

@@ -153,7 +153,8 @@ impl Judged {
         let machine = Machine::new(disks, OsClock::new(), OsRng::new());
         let opened = Embedded::open(&folder, repair::options_of(&folder), machine);
         let mut store = opened.map_err(|error| unusable(&error.to_string()))?;
-        let birth = read_birth(store.store(), &mut disk).map_err(|error| unusable(&error.to_string()))?;
+        let birth = read_birth(store.store(), &mut disk, cluster.node)
+            .map_err(|error| unusable(&error.to_string()))?;
         if birth.stored != Some(registered) || !birth.is_complete {
             return Err(unusable(
                 "this store is no survivor: it lost data, was declared lost, was restored, or is a copy of an \

@@ -22,9 +22,10 @@ use engine::fold::read_newest;
 use engine::{Durability, FoundGroup, Seq, Write};
 use object::key;
 use ring::Birth;
-use strong::group::Configuration;
+use strong::group::{Configuration, VoterId};
 
 use super::stored_state::{read_epoch, read_state};
+use crate::peer::NodeId;
 use crate::shard::env::Env;
 use crate::shard::output::Output;
 use crate::store::Store;
@@ -65,13 +66,18 @@ impl FoundBirth {
     }
 }
 
-/// The birth that a store keeps, with the findings of its open. Blocks; `disk` completes its operations at once.
+/// The birth that a store of the node `here` keeps, with the findings of its open. Blocks; `disk` completes its
+/// operations at once.
 ///
 /// A birth that is damaged or lost is none: then a new one is drawn, and the store is another voter.
 ///
 /// # Errors
 /// That of a disk that refuses to read: the birth may be there.
-pub fn read_birth(store: &mut engine::Store, disk: &mut dyn Disk) -> Result<FoundBirth, engine::Error> {
+pub fn read_birth(
+    store: &mut engine::Store,
+    disk: &mut dyn Disk,
+    here: NodeId,
+) -> Result<FoundBirth, engine::Error> {
     let snapshot = store.readable_snapshot();
     let found = match read_newest(disk, &snapshot, key::BIRTH) {
         Err(engine::Error::Damaged(_) | engine::Error::Malformed(_)) => None,
@@ -84,22 +90,24 @@ pub fn read_birth(store: &mut engine::Store, disk: &mut dyn Disk) -> Result<Foun
     let stored = entry.filter(|(_, incarnation)| is_of_this_life(*incarnation)).map(|(birth, _)| birth);
     let is_restored = entry.is_some_and(|(_, incarnation)| !is_of_this_life(incarnation));
     let only_voters = store.found_groups().iter().filter_map(|group| only_voter(group, stored));
-    let only_voter = only_voters.max_by_key(|(epoch, _)| *epoch).map(|(_, birth)| birth);
+    // A folder that was copied from another node has states of its groups.
+    let own = only_voters.filter(|(_, voter)| voter.node == here);
+    let only_voter = own.max_by_key(|(epoch, _)| *epoch).map(|(_, voter)| voter.birth);
     let is_complete = !store.may_have_lost_groups(kept_at)
         && store.check_range_since(GROUPS.0, GROUPS.1, kept_at.seq).is_ok();
     Ok(FoundBirth { stored, is_complete: is_complete || keeps, is_restored, only_voter })
 }
 
-/// The epoch of a recovered group, and the birth by which this store is its only voter.
+/// The epoch of a recovered group, and its only voter, which this store is or was.
 ///
 /// An adoption writes a state without learners. A state of another node's store has this one as a learner.
-fn only_voter(found: &FoundGroup, stored: Option<Birth>) -> Option<(u16, Birth)> {
+fn only_voter(found: &FoundGroup, stored: Option<Birth>) -> Option<(u16, VoterId)> {
     // A store may have tens of thousands of groups, most of them without a recovery.
     let epoch = read_epoch(found.state.as_ref()?).filter(|epoch| *epoch > 0)?;
     let Configuration { voters, outgoing, learners } =
         read_state(found.state.as_ref()?).ok()?.state.configuration;
     let voter = voters.first().filter(|_| outgoing.is_empty() && voters.len() == 1)?;
-    (learners.is_empty() || Some(voter.birth) == stored).then_some((epoch, voter.birth))
+    (learners.is_empty() || Some(voter.birth) == stored).then_some((epoch, *voter))
 }
 
 /// The entry of a birth in a store of that incarnation.

@@ -38,7 +38,7 @@ fn open_with(data: &Path, hold: &Arc<Hold>, options: Options) -> (Shard, FoundBi
     let (layout, clock) = (ring_layout(), Arc::new(HandClock::default()));
     let mut disk = OsDisk::blocking();
     let (mut store, table) = open_store(&disk, data, &layout, 0, 1, &clock, Arc::clone(hold), options);
-    let found = read_birth(&mut store, &mut disk).unwrap();
+    let found = read_birth(&mut store, &mut disk, NodeId(0)).unwrap();
     let config = ShardConfig {
         id: ShardId(0),
         layout,
@@ -211,12 +211,20 @@ fn groups_that_do_not_fit_into_memory_at_once_are_adopted_in_pieces() {
     assert_eq!(shard.adopt(&adoption, 0), Err(AdoptError::NotHeld), "it takes part now");
     drop(shard);
 
-    let (mut shard, found) = open_with(data.path(), &hold, small);
+    let (mut shard, found) = open_with(data.path(), &hold, small.clone());
     assert_eq!((found.stored, found.only_voter), (Some(birth(8)), Some(birth(8))));
     shard.agree(founded(1));
     let copies = shard.status().copies();
     assert_eq!(copies.len(), adoption.groups.len());
     assert!(copies.iter().all(|it| it.copy.epoch == 1 && it.copy.configuration.voters.len() == 1));
+    drop(shard);
+
+    // A copy of the folder at another node was not adopted there: that node's groups have other voters.
+    let (layout, clock, mut disk) = (ring_layout(), Arc::default(), OsDisk::blocking());
+    let (mut store, _) = open_store(&disk, data.path(), &layout, 0, 1, &clock, hold, small);
+    let found = read_birth(&mut store, &mut disk, NodeId(1)).unwrap();
+    assert_eq!((found.stored, found.only_voter), (Some(birth(8)), None));
+    assert!(!found.is_held(Some(birth(5))));
 }
 
 #[test]
