@@ -173,6 +173,8 @@ pub enum Planted {
     RestoredBirthKept,
     /// Restored stores take part in groups before an operator has chosen among the copies.
     HoldIgnored,
+    /// A birth counts while the manifest still says that something may be lost.
+    BirthBeforeManifest,
     /// Of the copies of a group after a restore, the one with the least of its log goes on.
     WorseCopyChosen,
     /// A group goes on after a recovery in the epoch of the lost members.

@@ -108,6 +108,11 @@ fn hold_ignored() {
 }
 
 #[test]
+fn birth_before_manifest() {
+    is_caught(Planted::BirthBeforeManifest, 30_759);
+}
+
+#[test]
 fn epoch_kept() {
     is_caught(Planted::EpochKept, RESTORED);
 }
