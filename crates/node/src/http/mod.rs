@@ -1,11 +1,12 @@
 //! Riak's HTTP over the node's requests and responses: pure, one [`Session`] per connection.
 //!
-//! 1. `session` is the connection's state machine: it has requests read, routes them, and keeps what an answer's
-//!    form depends on until the answer is there.
-//! 2. `route` says what a path names: an object, or one of the pages that are about the node.
-//! 3. A folder or file for each kind of thing makes a [`kv::Request`] of a request and writes the answer: `object/`
-//!    for objects, `props`, `listing`, `index`, `query`, `fold`, `preflist`, `admin`, `root` for the list of what there
-//!    is. `options` reads what queries have in common, `names` writes names as JSON.
+//! 1. `session` is the connection's state machine: it has requests read, routes them, and keeps the form of the answer
+//!    until the answer is there.
+//! 2. `route` finds the resource that a path names: an object, or one of the pages that are about the node.
+//! 3. `answer_form` makes a [`kv::Request`] of a route, and writes the answer. Each kind of resource has a folder or
+//!    file: `object/`, `props`, `listing`, `index`, `query`, `fold`, `preflist`, `admin`, and `root` for the list of
+//!    resources. `options` reads the options that queries share, `names` writes names as JSON. `question` has the
+//!    questions that no store answers.
 //! 4. `change` names changes of operators for the audit log. `guard` refuses requests that a page of another site has
 //!    its reader send, by the node's names in `hosts`.
 //! 5. `unbuilt` names the features of Riak whose routes are not built.
@@ -18,6 +19,7 @@
 //! Left out: link walking, map-reduce and data types.
 
 mod admin;
+mod answer_form;
 mod change;
 #[cfg(test)]
 mod coding_tests;
@@ -52,6 +54,7 @@ mod preflist;
 mod props;
 mod props_json;
 mod query;
+mod question;
 mod root;
 mod route;
 mod session;
@@ -66,4 +69,5 @@ pub use change::Change;
 pub use hosts::{HostName, HostNames};
 pub use login::Claim;
 pub use names::put_name;
-pub use session::{Incoming, Question, Session};
+pub use question::Question;
+pub use session::{Incoming, Session};

@@ -1,6 +1,7 @@
 //! Properties, listings and pages for operators, as a client sees them.
 
-use super::session::{Incoming, Question, Session};
+use super::question::Question;
+use super::session::{Incoming, Session};
 use bytes::{Bytes, BytesMut};
 use kv::props::Reason;
 use kv::{Bucket, BucketProps, Error, Prop, Request, Response, TypeChange, TypeStatus};

@@ -1,14 +1,15 @@
-//! What a path names. Paths come in three generations, and clients of each are about: `/riak/B/K`,
+//! The resource that a path names. Paths come in three generations, and clients of each are about: `/riak/B/K`,
 //! `/buckets/B/keys/K`, and `/types/T/buckets/B/keys/K`.
 
 use bytes::Bytes;
 use kv::Bucket;
 use kv::bucket::DEFAULT_TYPE;
 use kv::index::Terms;
-use protocol::http::Refused;
 use protocol::http::target::{decode, encode, segments};
+use protocol::http::{Method, Refused};
 
-use super::admin::{ClusterPage, Page, StrongPage, TreesPage};
+use super::admin::{self, ClusterPage, Page, StrongPage, TreesPage};
+use super::fault::Fault;
 use super::fold;
 use super::unbuilt::Unbuilt;
 
@@ -31,18 +32,18 @@ pub(super) struct Place {
     pub bucket: Bucket,
 }
 
-/// What there is.
+/// The resource that a path names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    /// The list of what there is.
+    /// The list of all resources.
     Root,
-    /// Whether the node is there.
+    /// A sign of life.
     Ping,
-    /// Whether clients are to be sent to the node.
+    /// The node's readiness for clients.
     Ready,
-    /// Whether the process is to be left running.
+    /// The liveness of the process.
     Live,
-    /// What the node is doing.
+    /// The node's statistics.
     Stats,
     /// An object.
     Object(Place, Bytes),
@@ -52,7 +53,7 @@ pub(super) enum Route {
     Keys(Place),
     /// The keys of a bucket that an index has under these terms.
     Index(Place, Bytes, Terms),
-    /// What a query of several parts finds in a bucket.
+    /// The findings of a query of several parts in a bucket.
     Query(Place),
     /// The properties of a bucket.
     Props(Place),
@@ -60,9 +61,9 @@ pub(super) enum Route {
     TypeProps(Bytes),
     /// The buckets of a type.
     Buckets(Bytes),
-    /// What many keys come to.
+    /// The result of a fold over many keys.
     Fold(fold::Path),
-    /// What the node is doing, for Prometheus.
+    /// The node's statistics for Prometheus.
     Metrics,
     /// A page for operators.
     Admin(Page),
@@ -70,6 +71,45 @@ pub(super) enum Route {
     Unbuilt(Unbuilt),
     /// An index query with a number of terms that no query has, as Riak names it.
     WrongTerms(&'static str),
+}
+
+impl Route {
+    /// The methods that it takes.
+    pub fn methods(&self) -> &'static [Method] {
+        match self {
+            Route::Root | Route::Ping | Route::Ready | Route::Live => &[Method::Get, Method::Head],
+            Route::Stats | Route::Metrics | Route::Preflist(..) => &[Method::Get, Method::Head],
+            Route::Admin(page) => admin::allowed(page),
+            Route::Props(_) => &[Method::Get, Method::Head, Method::Put, Method::Delete],
+            Route::TypeProps(_) => &[Method::Get, Method::Head, Method::Put],
+            Route::Query(_) => &[Method::Post],
+            Route::Unbuilt(_) | Route::WrongTerms(_) => &[],
+            Route::Buckets(_) | Route::Index(..) | Route::Fold(_) => &[Method::Get],
+            Route::Keys(place) if place.form == Form::Riak => &[Method::Get, Method::Put, Method::Post],
+            Route::Object(..) => &[Method::Get, Method::Head, Method::Put, Method::Post, Method::Delete],
+            Route::Keys(_) => &[Method::Get, Method::Post],
+        }
+    }
+
+    /// Whether an answer comes in pieces, or after a long time.
+    pub fn lasts(&self) -> bool {
+        matches!(
+            self,
+            Route::Keys(_) | Route::Buckets(_) | Route::Index(..) | Route::Query(_) | Route::Fold(_)
+        )
+    }
+}
+
+/// The route of a path that is built.
+///
+/// # Errors
+/// If the path names nothing, or something that is not built, or its encoding is malformed.
+pub(super) fn built_route(path: &Bytes) -> Result<Route, Fault> {
+    match route(path)?.ok_or(Fault::new(404, "not found"))? {
+        Route::Unbuilt(feature) => Err(Fault::new(501, feature.sentence())),
+        Route::WrongTerms(what) => Err(Fault::bad(format!("Invalid query: {what}"))),
+        route => Ok(route),
+    }
 }
 
 /// What a path names; `None` if nothing. Slashes at its end are passed over, as in Riak.

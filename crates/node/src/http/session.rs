@@ -1,7 +1,7 @@
 //! One client's connection: bytes in, requests out; responses in, bytes out.
 //!
-//! 1. [`Session::receive`] takes a request off the input. What concerns no data (ping, the list of what there is,
-//!    whatever is wrong) it answers itself; anything else is a request for the node, or a question about it.
+//! 1. [`Session::receive`] takes a request off the input. It answers itself if no data is concerned: ping, the list of
+//!    resources, faults. All else is a request for the node, or a question about it.
 //!    With security, a head that offers a login comes out first, and nothing of its body is read before the shell has
 //!    verified it ([`Session::on_login`]). No request passes without the permissions that it needs.
 //! 2. The node answers with [`Session::respond`], which may ask it something else; or the shell with
@@ -24,27 +24,23 @@ use protocol::http::target::{self, Query};
 use protocol::http::{Answer, Connection, Head, Method, Progress, Reader, Refused, Waits, date};
 use security::{Access, Denied};
 
-use super::admin::{self, BackupPage, ClusterPage, CompactPage, Page, PurgePage, StrongPage, TreesPage};
+use super::admin::{self, Page};
+use super::answer_form::{AnswerForm, Responded, request_of};
 use super::change::Change;
 use super::fault::Fault;
-use super::fold;
 use super::guard::Guard;
 use super::hosts::HostNames;
-use super::index;
-use super::listing::{self, Went};
+use super::listing;
 use super::login::{self, Claim};
 use super::needs::needs;
-use super::object;
-use super::preflist;
-use super::props;
-use super::query;
+use super::question::Question;
 use super::root;
-use super::route::{Form, Route, route};
+use super::route::{Route, built_route};
 
 /// Leave to send a body.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// What a step of the connection came to.
+/// The outcome of a step of the connection.
 #[derive(Debug)]
 pub enum Incoming {
     /// More bytes must be read first; the input has room for some.
@@ -61,61 +57,7 @@ pub enum Incoming {
     Close,
 }
 
-/// What no shard alone can answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
-    /// What is the node doing?
-    Stats,
-    /// The same for Prometheus, in the form that this header asks for.
-    Metrics {
-        /// `Accept`; empty if there is none.
-        accept: Bytes,
-    },
-    /// Where does the node stand?
-    Status,
-    /// Are clients to be sent to the node?
-    Ready,
-    /// Is the process to be left running?
-    Live,
-    /// Where does Prometheus find the members?
-    Targets,
-    /// What are the levels of the log, or may one be set? With the request's body if it is a change.
-    Log(Option<Bytes>),
-    /// Which requests were slow lately, or may their threshold be changed? With the request's body if it is a change.
-    Slow(Option<Bytes>),
-    /// What do the nodes of the cluster agree on, or may it be changed so? With the request's body.
-    Cluster(ClusterPage, Bytes),
-    /// How is the node's backup, or may one be made so? With the request's body.
-    Backup(BackupPage, Bytes),
-    /// How does it stand with the node's hash trees, or may something be done with them? With the request's body.
-    Trees(TreesPage, Bytes),
-    /// The state of the compaction of the node's stores, or its begin.
-    Compact(CompactPage),
-    /// The groups of consistent bucket types, or their recovery. With the request's body.
-    Strong(StrongPage, Bytes),
-    /// How is the node's purge, or may one be begun?
-    Purge(PurgePage),
-    /// A command about users, groups, sources and grants, in the request's body, which may have a password.
-    Security(Bytes),
-    /// Which user asks?
-    Whoami,
-}
-
-/// What the answer under way is to.
-#[derive(Debug)]
-enum Asked {
-    Nothing,
-    Object(object::Asked),
-    Preflist,
-    Props(props::Asked),
-    Listing(listing::Asked),
-    Index(index::Asked),
-    Query,
-    Fold,
-    Admin(admin::Asked),
-}
-
-/// What is to be done once the login is verified.
+/// The rest of a request whose login is being verified.
 #[derive(Debug)]
 enum Pending {
     Nothing,
@@ -134,7 +76,7 @@ pub struct Session {
     connection: Connection,
     /// The second that the date names.
     seconds: u64,
-    asked: Asked,
+    answer_form: AnswerForm,
     closing: bool,
     is_leaving: bool,
     is_stopping: bool,
@@ -174,7 +116,7 @@ impl Session {
             memory: None,
             connection,
             seconds: 0,
-            asked: Asked::Nothing,
+            answer_form: AnswerForm::Nothing,
             closing: false,
             is_leaving: false,
             is_stopping: false,
@@ -347,27 +289,17 @@ impl Session {
         })
     }
 
-    /// Takes the node's answer to the request that [`Session::receive`] gave out last. What it returns is to be asked
-    /// next; its answer comes here too.
+    /// Takes the node's answer to the request that [`Session::receive`] gave out last. The request that it returns is
+    /// to be asked next; its answer comes here too.
     pub fn respond(&mut self, result: Result<Response, Error>, out: &mut Vec<u8>) -> Option<kv::Request> {
-        match &mut self.asked {
-            Asked::Object(asked) => return object::respond(asked, result, self.connection, out),
-            Asked::Preflist => preflist::respond(result, self.connection, out),
-            Asked::Props(asked) => props::respond(asked, result, self.connection, out),
-            Asked::Admin(asked) => admin::respond(asked, result, self.connection, out),
-            Asked::Listing(asked) => match listing::respond(asked, result, self.connection, out) {
-                Went::Well => {}
-                Went::Broken => self.closing = true,
-            },
-            Asked::Index(asked) => match index::respond(asked, result, self.connection, out) {
-                Went::Well => {}
-                Went::Broken => self.closing = true,
-            },
-            Asked::Query => query::respond(result, self.connection, out),
-            Asked::Fold => fold::respond(result, self.connection, out),
-            Asked::Nothing => unreachable!("the node answers what it was asked"),
+        match self.answer_form.respond(result, self.connection, out) {
+            Responded::Whole => None,
+            Responded::Broken => {
+                self.closing = true;
+                None
+            }
+            Responded::Asks(request) => Some(request),
         }
-        None
     }
 
     /// Answers the question that [`Session::receive`] gave out last.
@@ -416,7 +348,7 @@ impl Session {
         self.closing = !keep_alive;
         self.connection.is_http11 = head.is_http11;
         self.connection.keep_alive = keep_alive;
-        self.asked = Asked::Nothing;
+        self.answer_form = AnswerForm::Nothing;
     }
 
     fn set_time(&mut self, now: u64) {
@@ -436,8 +368,9 @@ impl Session {
             return Err(Fault::new(501, "the method is not known"));
         }
         let route = route?;
-        if !allowed(&route).contains(&head.method) {
-            self.not_allowed(&route, out);
+        let methods = route.methods();
+        if !methods.contains(&head.method) {
+            not_allowed(methods, Answer::new(out, self.connection, 405));
             return Ok(Incoming::Answered);
         }
         // Its links are to be followed, and it holds nothing of a client's.
@@ -452,10 +385,11 @@ impl Session {
             return self.on_admin(page, head.method, &body, out);
         }
 
-        let Some((request, asked)) = request_of(route, head, &query, body, self.connection)? else {
-            return Ok(self.list_nothing(out));
+        let Some((request, form)) = request_of(route, head, &query, body, self.connection)? else {
+            listing::nothing(self.connection, out);
+            return Ok(Incoming::Answered);
         };
-        self.asked = asked;
+        self.answer_form = form;
         Ok(Incoming::Request(request))
     }
 
@@ -491,13 +425,8 @@ impl Session {
         self.access.end();
         match self.access.is_guarded() {
             false => Ok(()),
-            true => self.access.begin(needs(route, method, query), lasts(route)),
+            true => self.access.begin(needs(route, method, query), route.lasts()),
         }
-    }
-
-    fn list_nothing(&mut self, out: &mut Vec<u8>) -> Incoming {
-        listing::nothing(self.connection, out);
-        Incoming::Answered
     }
 
     fn on_admin(
@@ -508,58 +437,14 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Incoming, Fault> {
         if let Some((request, asked)) = admin::request(page, method, body)? {
-            self.asked = Asked::Admin(asked);
+            self.answer_form = AnswerForm::Admin(asked);
             return Ok(Incoming::Request(request));
         }
-        Ok(match page {
-            Page::Status => Incoming::Question(Question::Status),
-            Page::Cluster(page) => Incoming::Question(Question::Cluster(*page, Bytes::copy_from_slice(body))),
-            Page::Backup | Page::StopBackup => {
-                let page = match (page, method) {
-                    (Page::StopBackup, _) => BackupPage::Stop,
-                    (_, Method::Post) => BackupPage::Begin,
-                    _ => BackupPage::Show,
-                };
-                Incoming::Question(Question::Backup(page, Bytes::copy_from_slice(body)))
-            }
-            Page::Trees(page) => Incoming::Question(Question::Trees(*page, Bytes::copy_from_slice(body))),
-            Page::Compact if method == Method::Post => {
-                Incoming::Question(Question::Compact(CompactPage::Begin))
-            }
-            Page::Compact => Incoming::Question(Question::Compact(CompactPage::Show)),
-            Page::Strong(page) => Incoming::Question(Question::Strong(*page, Bytes::copy_from_slice(body))),
-            Page::Targets => Incoming::Question(Question::Targets),
-            Page::Log => {
-                let body = (method == Method::Post).then(|| Bytes::copy_from_slice(body));
-                Incoming::Question(Question::Log(body))
-            }
-            Page::Slow => {
-                let body = (method == Method::Post).then(|| Bytes::copy_from_slice(body));
-                Incoming::Question(Question::Slow(body))
-            }
-            Page::Purge => Incoming::Question(Question::Purge(admin::purge_page(method, body)?)),
-            Page::StopPurge => Incoming::Question(Question::Purge(PurgePage::Stop)),
-            Page::Whoami => Incoming::Question(Question::Whoami),
-            Page::Security => Incoming::Question(Question::Security(Bytes::copy_from_slice(body))),
-            _ => {
-                self.answer(200, "application/yaml", admin::OPENAPI.as_bytes(), out);
-                Incoming::Answered
-            }
-        })
-    }
-
-    fn not_allowed(&mut self, route: &Route, out: &mut Vec<u8>) {
-        let names = allowed(route).iter().map(|method| match method {
-            Method::Get => "GET",
-            Method::Head => "HEAD",
-            Method::Put => "PUT",
-            Method::Post => "POST",
-            Method::Delete => "DELETE",
-            Method::NotAllowed | Method::Unknown => unreachable!("nowhere allowed"),
-        });
-        let mut answer = Answer::new(out, self.connection, 405);
-        answer.header("Allow", names.collect::<Vec<_>>().join(", "));
-        answer.body(b"");
+        if let Some(question) = Question::of_page(page, method, body)? {
+            return Ok(Incoming::Question(question));
+        }
+        self.answer(200, "application/yaml", admin::OPENAPI.as_bytes(), out);
+        Ok(Incoming::Answered)
     }
 }
 
@@ -569,91 +454,16 @@ impl Default for Session {
     }
 }
 
-fn allowed(route: &Route) -> &'static [Method] {
-    match route {
-        Route::Root | Route::Ping | Route::Ready | Route::Live => &[Method::Get, Method::Head],
-        Route::Stats | Route::Metrics | Route::Preflist(..) => &[Method::Get, Method::Head],
-        Route::Admin(page) => admin::allowed(page),
-        Route::Props(_) => &[Method::Get, Method::Head, Method::Put, Method::Delete],
-        Route::TypeProps(_) => &[Method::Get, Method::Head, Method::Put],
-        Route::Query(_) => &[Method::Post],
-        Route::Unbuilt(_) | Route::WrongTerms(_) => &[],
-        Route::Buckets(_) | Route::Index(..) | Route::Fold(_) => &[Method::Get],
-        Route::Keys(place) if place.form == Form::Riak => &[Method::Get, Method::Put, Method::Post],
-        Route::Object(..) => &[Method::Get, Method::Head, Method::Put, Method::Post, Method::Delete],
-        Route::Keys(_) => &[Method::Get, Method::Post],
-    }
-}
-
-/// The request that a route asks of the stores, and the form of its answer; `None` if nothing is to be listed.
-fn request_of(
-    route: Route,
-    head: &Head,
-    query: &Query,
-    body: Bytes,
-    connection: Connection,
-) -> Result<Option<(kv::Request, Asked)>, Fault> {
-    Ok(Some(match route {
-        Route::Object(place, key) => {
-            let (request, asked) = object::request(place, Some(key), head, query, body)?;
-            (request, Asked::Object(asked))
-        }
-        Route::Preflist(place, key) => (kv::Request::GetPreflist(place.bucket, key), Asked::Preflist),
-        Route::Keys(place) if head.method == Method::Post => {
-            let (request, asked) = object::request(place, None, head, query, body)?;
-            (request, Asked::Object(asked))
-        }
-        // The oldest form has a bucket's properties and its keys in one place.
-        Route::Keys(place)
-            if place.form == Form::Riak && query.get("keys").is_none_or(|it| it == "false") =>
-        {
-            let (request, asked) = props::of_bucket(place.bucket, head.method, &body)?;
-            (request, Asked::Props(asked))
-        }
-        Route::Keys(place) => {
-            let listing = listing::keys(place.bucket, query, connection)?;
-            return Ok(listing.map(|(request, asked)| (request, Asked::Listing(asked))));
-        }
-        Route::Buckets(bucket_type) => {
-            let listing = listing::buckets(bucket_type, query, connection)?;
-            return Ok(listing.map(|(request, asked)| (request, Asked::Listing(asked))));
-        }
-        Route::Index(place, field, terms) => {
-            let (request, asked) = index::request(place.bucket, field, terms, query, connection)?;
-            (request, Asked::Index(asked))
-        }
-        Route::Query(place) => (query::request(place.bucket, &body)?, Asked::Query),
-        Route::Fold(path) => (fold::request(path, query)?, Asked::Fold),
-        Route::Props(place) => {
-            let (request, asked) = props::of_bucket(place.bucket, head.method, &body)?;
-            (request, Asked::Props(asked))
-        }
-        Route::TypeProps(name) => {
-            let (request, asked) = props::of_type(name, head.method, &body)?;
-            (request, Asked::Props(asked))
-        }
-        Route::Root
-        | Route::Ping
-        | Route::Ready
-        | Route::Live
-        | Route::Stats
-        | Route::Metrics
-        | Route::Admin(_)
-        | Route::Unbuilt(_)
-        | Route::WrongTerms(_) => unreachable!("answered above"),
-    }))
-}
-
-/// Whether an answer comes in pieces, or after a long time.
-fn lasts(route: &Route) -> bool {
-    matches!(route, Route::Keys(_) | Route::Buckets(_) | Route::Index(..) | Route::Query(_) | Route::Fold(_))
-}
-
-/// The route of a path that is built.
-fn built_route(path: &Bytes) -> Result<Route, Fault> {
-    match route(path)?.ok_or(Fault::new(404, "not found"))? {
-        Route::Unbuilt(feature) => Err(Fault::new(501, feature.sentence())),
-        Route::WrongTerms(what) => Err(Fault::bad(format!("Invalid query: {what}"))),
-        route => Ok(route),
-    }
+/// Answers a method that a route does not take.
+fn not_allowed(methods: &[Method], mut answer: Answer<'_>) {
+    let names = methods.iter().map(|method| match method {
+        Method::Get => "GET",
+        Method::Head => "HEAD",
+        Method::Put => "PUT",
+        Method::Post => "POST",
+        Method::Delete => "DELETE",
+        Method::NotAllowed | Method::Unknown => unreachable!("nowhere allowed"),
+    });
+    answer.header("Allow", names.collect::<Vec<_>>().join(", "));
+    answer.body(b"");
 }
