@@ -1,7 +1,8 @@
 //! One shard: a router of inputs and effects to the components that own the state.
 //!
-//! 1. [`Shard::request`], [`Shard::hop`] and [`Shard::peer`] take inputs of clients, other shards and other nodes. Work
-//!    that needs neither disk nor other nodes is done at once; other work is parked.
+//! 1. [`Shard::request`], [`Shard::hop`] and [`Shard::peer`] (`peer_messages.rs`) take inputs of clients, other shards
+//!    and other nodes. Work that needs neither disk nor other nodes is done at once; other work is parked. Members,
+//!    owners and agreements come from the control plane (`control_plane.rs`).
 //! 2. [`Shard::turn`] answers requests past their deadline and ends the turn: it hands writes to the disk, takes the
 //!    results of disk and jobs, and resumes parked work. It comes at [`Shard::next_deadline`] at the latest.
 //! 3. [`Shard::tick`], a few times a second, pings other nodes, and has each component do its periodic work.
@@ -16,6 +17,7 @@
 
 pub(crate) mod awaiting;
 pub(crate) mod control;
+mod control_plane;
 pub(crate) mod counters;
 pub(crate) mod deadlines;
 pub(crate) mod effect;
@@ -24,6 +26,7 @@ pub(crate) mod gauges;
 pub(crate) mod knobs;
 pub(crate) mod output;
 pub(crate) mod owners;
+mod peer_messages;
 pub(crate) mod reply_to;
 pub(crate) mod status;
 pub(crate) mod store_error;
@@ -49,18 +52,15 @@ pub use status::{ShardStats, ShardStatus};
 
 use crate::anti_entropy::AntiEntropy;
 use crate::consistent::ConsistentGroups;
-use crate::consistent::adopt::{AdoptError, AdoptedGroups, Adoption};
-use crate::consistent::agreement::Agreement;
 use crate::consistent::birth::BirthKeeper;
 use crate::coverage::Coverage;
 use crate::frontdoor::Frontdoor;
 use crate::frontdoor::admission::AdmittedRequest;
-use crate::frontdoor::forwards::Forward;
 use crate::handoff::Handoff;
-use crate::hop::{CoverageAsk, CoveragePage, Hop, RequestTimes};
+use crate::hop::{Hop, RequestTimes};
 use crate::liveness::{self, promises};
 use crate::metadata::Metadata;
-use crate::peer::{AskId, NodeId, PeerMessage};
+use crate::peer::NodeId;
 use crate::reap::TombstoneReaper;
 use crate::request::actors::Actors;
 use crate::request::at_once::answer_at_once;
@@ -68,7 +68,6 @@ use crate::request::execute::Requests;
 use crate::request::place::{self, Place};
 use crate::request::task::Coordinator;
 use crate::store::Store;
-use crate::topology::{Budget, Topology};
 use awaiting::Waiter;
 use base::Monotonic;
 use deadlines::Deadlines;
@@ -76,13 +75,9 @@ use effect::Effect;
 use engine::fold::{ScanId, ScanPage};
 use engine::store::Event as StoreEvent;
 use env::Env;
-use kv::{BucketTable, Error, Event, Request};
-use object::Actor;
+use kv::{BucketTable, Error, Request};
 use owners::ScanOwner;
 use reply_to::ReplyTo;
-use ring::Birth;
-use std::sync::Arc;
-use std::time::Duration;
 use store_error::store_error;
 
 /// A shard.
@@ -237,131 +232,6 @@ impl Shard {
             Hop::PropsInForce { change } => self.metadata.on_in_force(&mut self.env, change),
         }
         self.drain();
-    }
-
-    /// Takes a message of another node, for this shard by [`crate::peer::route`].
-    pub fn peer(&mut self, from: NodeId, message: PeerMessage) {
-        if message.is_answer() {
-            liveness::on_sign_of_life(&mut self.env, from, None, message.load());
-        }
-        self.deliver(from, message);
-        self.drain();
-    }
-
-    /// Gives a message of another node to the component that it is for.
-    fn deliver(&mut self, from: NodeId, message: PeerMessage) {
-        match message {
-            PeerMessage::Ping { id, life, load, props, promise } => {
-                promises::hear_ping(&mut self.env, from, life, promise.as_ref());
-                let metadata = &self.metadata;
-                liveness::on_ping(&mut self.env, &|env| metadata.known(env), (from, id), (life, load), props);
-            }
-            PeerMessage::Pong { id, life, load, props, promise } => {
-                promises::hear_ping(&mut self.env, from, life, promise.as_ref());
-                self.frontdoor.stop.has_heard(&self.env, from, id);
-                liveness::on_pong(&mut self.env, from, life, load, props);
-            }
-            PeerMessage::Ask { id, ttl_ms, life, key, ask } => {
-                self.requests.on_ask(&mut self.env, (from, id), ttl_ms, life, key, ask)
-            }
-            PeerMessage::Answer { id, result, .. } => {
-                self.requests.resume(&mut self.env, id.number(), Event::Answer { from, result });
-            }
-            PeerMessage::Forward { id, ttl_ms, request } => self.on_forward(from, id, ttl_ms, *request),
-            PeerMessage::Forwarded { id, result } => {
-                self.frontdoor.forwards.on_result(&mut self.env, id.number(), *result);
-            }
-            PeerMessage::AskPage { id, ask, .. } => {
-                self.coverage.on_peer_asks(&mut self.env, from, id, &CoverageAsk::Keys(ask))
-            }
-            PeerMessage::AskRows { id, ask, .. } => {
-                self.coverage.on_peer_asks(&mut self.env, from, id, &CoverageAsk::Rows(ask))
-            }
-            PeerMessage::Page { id, page } => {
-                self.coverage.on_page(&mut self.env, id.number(), CoveragePage::Keys(page));
-            }
-            PeerMessage::Rows { id, page } => {
-                self.coverage.on_page(&mut self.env, id.number(), CoveragePage::Rows(page));
-            }
-            // The shell's.
-            PeerMessage::Membership { .. } => {}
-            PeerMessage::AskCopy { id, target, partitions, start } => {
-                self.handoff.outbound.on_ask_copy(&mut self.env, (from, id), target, partitions, start);
-            }
-            PeerMessage::CopyPart { id, part } => {
-                self.handoff.inbound.on_copy_part(&mut self.env, from, id.number(), part);
-            }
-            PeerMessage::AskTree { id, partitions, ask } => {
-                self.anti_entropy.on_ask(&mut self.env, (from, id), partitions, ask);
-            }
-            PeerMessage::Tree { id, answer } => {
-                self.anti_entropy.on_answer(&mut self.env, from, id.number(), answer);
-            }
-            PeerMessage::Props { id, change } => self.metadata.on_peer_props(&mut self.env, from, id, change),
-            PeerMessage::AskProps { leaves, .. } => self.metadata.on_ask_props(&mut self.env, from, &leaves),
-            PeerMessage::Groups { block, birth, envelope, .. } => {
-                self.consistent.on_envelope(&mut self.env, (from, birth), block, envelope)
-            }
-            PeerMessage::CatchUp { message, .. } => self.consistent.on_catch_up(&mut self.env, from, message),
-            PeerMessage::AskLeader { id, ttl_ms, life, number, request } => {
-                self.consistent.on_ask_leader(&mut self.env, (from, id), (ttl_ms, life), number, *request);
-            }
-            PeerMessage::LeaderAnswer { id, answer } => {
-                self.consistent.on_leader_answer(&mut self.env, from, id.number(), answer);
-            }
-            PeerMessage::PropsInForce { id } => {
-                self.metadata.on_peer_in_force(&mut self.env, from, id.number());
-            }
-        }
-    }
-
-    /// Takes back a message that could not be sent: the link is down, or too much waits for it.
-    pub fn bounce(&mut self, to: NodeId, message: PeerMessage) {
-        self.env.counters.bounced += 1;
-        match message {
-            PeerMessage::Forward { id, request, .. } => {
-                if let Some(forward) = self.frontdoor.forwards.take(&mut self.env, id.number()) {
-                    self.forward_again(forward, *request);
-                }
-            }
-            PeerMessage::Groups { envelope, .. } => self.consistent.on_bounced(&mut self.env, to, envelope),
-            // The component that has asked takes it as a refusal.
-            question => {
-                if let Some(refusal) = question.refusal(Error::Overload) {
-                    self.deliver(to, refusal);
-                }
-            }
-        }
-        self.drain();
-    }
-
-    /// A write could not be sent, so nobody has begun it: another node coordinates it, or this one. Once: a node that
-    /// cannot send to two has too much to send.
-    fn forward_again(&mut self, forward: Forward, request: Request) {
-        let Forward { to, reply_to, times, is_second, .. } = forward;
-        let coordinator = match request {
-            Request::Put(put) if !is_second => Coordinator::put(put),
-            Request::Delete(delete) if !is_second => Coordinator::delete(delete),
-            _ => return self.env.reply(reply_to, Err(Error::Overload)),
-        };
-        self.start_object(reply_to, coordinator, times, Some(to));
-    }
-
-    fn on_forward(&mut self, from: NodeId, id: AskId, ttl_ms: u32, request: Request) {
-        if !self.frontdoor.forwards.is_first(from, id) {
-            return;
-        }
-        let came = self.env.now();
-        let times = RequestTimes { came, deadline: came + Duration::from_millis(ttl_ms.into()) };
-        match request {
-            Request::Put(_) | Request::Delete(_) => {
-                self.accept(ReplyTo::Coordinator(from, id), request, times)
-            }
-            _ => {
-                let error = Error::Store("only writes are passed on".to_owned());
-                self.env.reply_to_forward(from, id, Err(error));
-            }
-        }
     }
 
     /// Ends a turn. To be called when new input is in, and whenever the disk or a job has woken the shard.
@@ -593,74 +463,6 @@ impl Shard {
         }
     }
 
-    /// Takes members and owners as they were published last. Those that are not later than the known ones are ignored.
-    ///
-    /// # Panics
-    /// If a ring has more partitions than keys have prefixes, or an owner that is no member.
-    pub fn topology(&mut self, topology: Topology) {
-        if topology.epoch <= self.env.topology.epoch && !base::planted!(StaleRingAccepted) {
-            return;
-        }
-        topology.check(&self.env.knobs.layout);
-
-        let was_alone = self.env.peers.is_alone();
-        let left = self.env.peers.change(&topology.members);
-        if was_alone && !self.env.peers.is_alone() {
-            // From now on somebody else may have events of the store's actor: those of a copy of its disk.
-            let actor = Actor(self.env.rng.next_u64());
-            self.requests.set_actors(Actors::new(actor, false));
-        }
-        left.into_iter().for_each(|node| self.env.raise(Effect::QuestionsLost(node)));
-
-        let oldest_task = self.requests.tasks().oldest();
-        self.handoff.on_topology(&mut self.env, topology, oldest_task);
-        self.anti_entropy.look_at_partitions(&mut self.env);
-        self.drain();
-    }
-
-    /// Takes the agreement on consistent groups as it was published last. It names this process only once the cluster's
-    /// log has registered it.
-    pub fn agree(&mut self, agreement: Arc<Agreement>) {
-        self.env.agreement = agreement;
-        self.consistent.on_agreement(&mut self.env);
-        self.drain();
-    }
-
-    /// Bounds the live consistent groups beyond which those at rest are unloaded, in place of the usual bound.
-    pub fn bound_live_groups(&mut self, most: usize) {
-        self.consistent.bound_open_groups(most);
-    }
-
-    /// Has the store keep this birth from now on; [`Output::BirthKept`] tells when no crash can take it. A store of
-    /// another backend keeps none.
-    pub fn keep_birth(&mut self, birth: Birth) {
-        self.birth.keep(&mut self.env, birth);
-        self.drain();
-    }
-
-    /// Makes this restored store the only voter of groups that were chosen for it, under the birth that it gets next
-    /// ([`Shard::keep_birth`]). `written` groups of this shard are written already, by earlier calls; this one goes on
-    /// with the next piece. It writes fewer, or none, while the store has no room for them.
-    ///
-    /// # Errors
-    /// [`AdoptError`]; then no group takes part, and it can be tried again in a later epoch.
-    pub fn adopt(&mut self, adoption: &Adoption, written: usize) -> Result<AdoptedGroups, AdoptError> {
-        let has_birth = self.birth.has_birth(&self.env);
-        let adopted = self.consistent.adopt(&mut self.env, adoption, written, has_birth);
-        self.drain();
-        adopted
-    }
-
-    /// The store's birth, once it is durable.
-    pub fn birth(&self) -> Option<Birth> {
-        self.env.birth
-    }
-
-    /// How much transfers may take from now on.
-    pub fn budget(&mut self, budget: Budget) {
-        self.env.topology.budget = budget;
-    }
-
     /// Checks relations that hold after each input, of each component. A build with debug assertions does so after each
     /// turn; the simulator does so too.
     ///
@@ -679,36 +481,6 @@ impl Shard {
         self.handoff.invariants(&self.env);
         self.anti_entropy.invariants(&self.env);
         self.reap.invariants(&self.env);
-    }
-
-    /// Another source says that a peer is not there, or not the one it was: it is asked.
-    pub fn doubt(&mut self, node: NodeId) {
-        let metadata = &self.metadata;
-        liveness::doubt(&mut self.env, &|env| metadata.known(env), node);
-    }
-
-    /// A link to another node is there, or is no more. Without links, as in simulation, silence tells.
-    pub fn link(&mut self, node: NodeId, is_up: bool) {
-        let metadata = &self.metadata;
-        liveness::link(&mut self.env, &|env| metadata.known(env), node, is_up);
-        self.drain();
-    }
-
-    /// Bytes of a message from this node are arriving: it is there, however long the message takes.
-    pub fn progress(&mut self, node: NodeId) {
-        let now = self.env.now();
-        self.env.peers.note_progress(node, now);
-    }
-
-    /// Whether it has done nothing for so long that it may be ticked less often, until it does.
-    #[inline]
-    pub fn is_quiet(&self) -> bool {
-        self.env.peers.is_quiet()
-    }
-
-    /// Whether it is known which peers can be reached.
-    pub fn knows_peers(&self) -> bool {
-        self.env.knows_peers()
     }
 
     /// Gives effects to their receivers until none is left.
